@@ -1,0 +1,26 @@
+"""The one exception that means: the input is wrong, and here is what to do about it."""
+
+
+class InputError(ValueError):
+    """A mistake in what the user gave (a file, a name, a setting); the commands end with exit code 2.
+
+    The message says what is wrong, where, and what to do. A library user catches it as a ValueError.
+
+    Example:
+        >>> raise InputError("family.tsv, line 3: two columns where three are meant")
+        Traceback (most recent call last):
+        plogicnet.errors.InputError: family.tsv, line 3: two columns where three are meant
+    """
+
+
+def nearest(name: str, names: "list[str] | tuple[str, ...]", n: int = 3) -> str:
+    """A hint with the known names nearest to a mistyped one, or an empty string.
+
+    Example:
+        >>> nearest("husbend", ["husband", "wife"])
+        " Did you mean 'husband'?"
+    """
+    import difflib
+
+    found = difflib.get_close_matches(name, names, n=n, cutoff=0.5)
+    return f" Did you mean {' or '.join(repr(f) for f in found)}?" if found else ""

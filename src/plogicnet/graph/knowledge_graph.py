@@ -1,0 +1,183 @@
+"""KnowledgeGraph: the immutable graph that everything else reads."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+
+from plogicnet.errors import InputError
+from plogicnet.graph.triples import HEAD, RELATION, TAIL, Answers, IntArray, Side, TripleSet, as_triples
+from plogicnet.graph.vocabulary import Vocabulary
+
+CATEGORIES = ("1-1", "1-N", "N-1", "N-N")
+SPLITS = ("train", "valid", "test")
+HELD_OUT_SHARE, HELD_OUT_MOST = 0.05, 5_000
+
+
+@dataclass(frozen=True)
+class KnowledgeGraph:
+    """Vocabularies and the three splits as (n, 3) integer arrays; indexes are built when first needed.
+
+    Example:
+        >>> graph = KnowledgeGraph.from_names([("anna", "knows", "ben"), ("ben", "knows", "carl")])
+        >>> len(graph.entities), len(graph.train), graph.names(graph.train[0])
+        (3, 2, ('anna', 'knows', 'ben'))
+    """
+
+    name: str
+    entities: Vocabulary
+    relations: Vocabulary
+    train: IntArray
+    valid: IntArray = field(default_factory=lambda: as_triples([]))
+    test: IntArray = field(default_factory=lambda: as_triples([]))
+    duplicates: int = 0
+    held_out: int = 0
+    """How many training triples were set aside as valid because the graph came without a valid split."""
+
+    def __post_init__(self) -> None:
+        for split in SPLITS:
+            self.split(split).flags.writeable = False
+
+    @classmethod
+    def from_names(
+        cls,
+        train: Iterable[tuple[str, str, str]],
+        valid: Iterable[tuple[str, str, str]] = (),
+        test: Iterable[tuple[str, str, str]] = (),
+        name: str = "graph",
+    ) -> "KnowledgeGraph":
+        """A graph from rows of names; double rows within a split are dropped and counted.
+
+        Example:
+            >>> KnowledgeGraph.from_names([("anna", "knows", "ben")] * 2).duplicates
+            1
+        """
+        splits = [list(train), list(valid), list(test)]
+        entities = dict.fromkeys(e for rows in splits for h, _, t in rows for e in (h, t))
+        relations = dict.fromkeys(r for rows in splits for _, r, _ in rows)
+        entity = {e: i for i, e in enumerate(entities)}
+        relation = {r: i for i, r in enumerate(relations)}
+        numbered = [as_triples([(entity[h], relation[r], entity[t]) for h, r, t in rows]) for rows in splits]
+        return cls.from_numbers(
+            Vocabulary("entity", tuple(entities)), Vocabulary("relation", tuple(relations)), numbered, name
+        )
+
+    @classmethod
+    def from_numbers(
+        cls, entities: Vocabulary, relations: Vocabulary, splits: Iterable[IntArray], name: str
+    ) -> "KnowledgeGraph":
+        """A graph from the splits' integer triples; double rows within a split are dropped and counted."""
+        given = list(splits)
+        kept = [drop_duplicates(rows, len(entities)) for rows in given]
+        if not len(kept[0]):
+            raise InputError(f"{name}: the train split holds no triple")
+        duplicates = sum(len(rows) for rows in given) - sum(len(rows) for rows in kept)
+        return cls(name, entities, relations, *kept, duplicates=duplicates)
+
+    @cached_property
+    def observed(self) -> TripleSet:
+        """O, the training triples, as a set."""
+        return TripleSet.of(self.train, len(self.entities))
+
+    def split(self, name: str) -> IntArray:
+        """The triples of "train", "valid" or "test"."""
+        if name not in SPLITS:
+            raise InputError(f"unknown split {name!r}; one of {', '.join(SPLITS)}")
+        triples: IntArray = getattr(self, name)
+        return triples
+
+    def known(self, splits: Iterable[str], side: Side) -> Answers:
+        """The answers that the named splits give to every query of one side.
+
+        Example:
+            >>> graph = KnowledgeGraph.from_names([("anna", "knows", "ben")])
+            >>> graph.known(["train"], "tail").lookup(np.array([0]), np.array([0]))[1]
+            array([1])
+        """
+        return Answers.of(np.concatenate([self.split(s) for s in splits]), len(self.entities), side)
+
+    def names(self, triple: IntArray) -> tuple[str, str, str]:
+        """The names of one triple."""
+        head, relation, tail = (int(x) for x in triple)
+        return self.entities.names[head], self.relations.names[relation], self.entities.names[tail]
+
+    def numbers(self, head: str, relation: str, tail: str) -> IntArray:
+        """The integer triple of three names.
+
+        Example:
+            >>> KnowledgeGraph.from_names([("anna", "knows", "ben")]).numbers("anna", "knows", "ben")
+            array([0, 0, 1])
+        """
+        return np.array([self.entities.id(head), self.relations.id(relation), self.entities.id(tail)])
+
+    def with_validation(self, seed: int) -> "KnowledgeGraph":
+        """Itself where it has a valid split; else 5 % of train (at most 5,000) is set aside as one.
+
+        Example:
+            >>> rows = [(str(i), "next", str(i + 1)) for i in range(100)]
+            >>> len(KnowledgeGraph.from_names(rows).with_validation(seed=0).valid)
+            5
+        """
+        if len(self.valid) or len(self.train) < 2:
+            return self
+        share = min(max(1, round(len(self.train) * HELD_OUT_SHARE)), HELD_OUT_MOST)
+        aside = np.zeros(len(self.train), dtype=bool)
+        aside[np.random.default_rng(seed).choice(len(self.train), share, replace=False)] = True
+        return replace(self, train=self.train[~aside], valid=self.train[aside], held_out=share)
+
+    @cached_property
+    def relation_categories(self) -> tuple[str, ...]:
+        """Each relation's category by the mean number of tails per head and of heads per tail in train (over 1.5 is N).
+
+        Example:
+            >>> rows = [("a", "father", "b"), ("a", "father", "c")]
+            >>> KnowledgeGraph.from_names(rows).relation_categories
+            ('1-N',)
+        """
+        n = len(self.relations)
+        facts = np.bincount(self.train[:, RELATION], minlength=n)
+
+        def many(known: int) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
+            queries = np.unique(self.train[:, [RELATION, known]], axis=0)[:, 0]
+            return np.asarray(facts > 1.5 * np.bincount(queries, minlength=n))
+
+        return tuple(
+            f"{'N' if heads else '1'}-{'N' if tails else '1'}"
+            for heads, tails in zip(many(TAIL), many(HEAD), strict=True)
+        )
+
+    def statistics(self) -> dict[str, object]:
+        """Counts that `plogicnet data info` prints.
+
+        Example:
+            >>> KnowledgeGraph.from_names([("anna", "knows", "ben")]).statistics()["entities"]
+            2
+        """
+        seen = np.unique(self.train[:, [HEAD, TAIL]])
+
+        def unseen(triples: IntArray) -> int:
+            return len(np.setdiff1d(triples[:, [HEAD, TAIL]], seen))
+
+        return {
+            "name": self.name,
+            "entities": len(self.entities),
+            "relations": len(self.relations),
+            "train": len(self.train),
+            "valid": len(self.valid),
+            "test": len(self.test),
+            "duplicates": self.duplicates,
+            "unseen_entities": {"valid": unseen(self.valid), "test": unseen(self.test)},
+            "relation_categories": {c: self.relation_categories.count(c) for c in CATEGORIES},
+        }
+
+
+def drop_duplicates(triples: IntArray, entities: int) -> IntArray:
+    """The distinct triples, in the order of their first occurrence.
+
+    Example:
+        >>> drop_duplicates(as_triples([(1, 0, 0), (0, 0, 1), (1, 0, 0)]), entities=2).tolist()
+        [[1, 0, 0], [0, 0, 1]]
+    """
+    _, first = np.unique(triples, axis=0, return_index=True) if len(triples) else (None, np.array([], dtype=int))
+    return triples[np.sort(first)]

@@ -1,0 +1,118 @@
+"""Rules with their counts and weights, and the TSV file that holds them."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from plogicnet.errors import InputError
+from plogicnet.files import write_text
+from plogicnet.graph import BoolArray, FloatArray, IntArray
+from plogicnet.rules.rule import PATTERNS, Rule
+from plogicnet.rules.syntax import parse_rule
+
+COLUMNS = ("pattern", "rule", "support", "hits", "precision", "weight")
+
+
+@dataclass(frozen=True)
+class RuleTable:
+    """Rules in columns: support counts what a rule concludes, hits how much of that is observed.
+
+    A weight is NaN until it is learned; a constraint has none.
+
+    Example:
+        >>> table = RuleTable.of([parse_rule("husband(X, Y) => wife(Y, X)")], support=[4], hits=[3])
+        >>> table.precision
+        array([0.75])
+    """
+
+    rules: tuple[Rule, ...]
+    support: IntArray
+    hits: IntArray
+    weight: FloatArray
+
+    @classmethod
+    def of(
+        cls, rules: Sequence[Rule], support: Sequence[int], hits: Sequence[int], weight: Sequence[float] | None = None
+    ) -> "RuleTable":
+        """A table from columns of any kind of sequence."""
+        return cls(
+            tuple(rules),
+            np.array(support, dtype=np.int64),
+            np.array(hits, dtype=np.int64),
+            np.full(len(rules), np.nan) if weight is None else np.array(weight, dtype=np.float64),
+        )
+
+    def __len__(self) -> int:
+        return len(self.rules)
+
+    @property
+    def precision(self) -> FloatArray:
+        """hits / support (Sec. 5.1)."""
+        return self.hits / np.maximum(self.support, 1)
+
+    @property
+    def patterns(self) -> list[str]:
+        """Each rule's pattern."""
+        return [rule.pattern for rule in self.rules]
+
+    @property
+    def constraints(self) -> BoolArray:
+        """Which rows are constraints, without weight and groundings."""
+        return np.array([pattern == "irreflexive" for pattern in self.patterns], dtype=bool)
+
+    def take(self, rows: IntArray | BoolArray) -> "RuleTable":
+        """Some of the rows, in the order given."""
+        at = np.arange(len(self))[rows]
+        return RuleTable(tuple(self.rules[i] for i in at), self.support[at], self.hits[at], self.weight[at])
+
+    def with_weights(self, weights: FloatArray) -> "RuleTable":
+        """The same rules with other weights."""
+        return RuleTable(self.rules, self.support, self.hits, weights)
+
+    def joined(self, other: "RuleTable") -> "RuleTable":
+        """The rows of both."""
+        columns = [np.concatenate([getattr(self, c), getattr(other, c)]) for c in ("support", "hits", "weight")]
+        return RuleTable(self.rules + other.rules, *columns)
+
+    def by_weight(self) -> "RuleTable":
+        """Strongest first; constraints, which have no weight, last."""
+        return self.take(np.argsort(-np.nan_to_num(self.weight, nan=-np.inf), kind="stable"))
+
+    def counts(self) -> dict[str, int]:
+        """The number of rules of each pattern that occurs, and of each mined one."""
+        patterns = self.patterns
+        return {p: patterns.count(p) for p in PATTERNS if p in patterns or PATTERNS.index(p) < 4}
+
+    def rows(self) -> list[dict[str, object]]:
+        """One dictionary a rule, for JSON."""
+        weights = [None if math.isnan(w) else w for w in self.weight.tolist()]
+        columns = (self.patterns, map(str, self.rules), self.support.tolist(), self.hits.tolist(), self.precision.tolist())
+        return [dict(zip(COLUMNS, values, strict=True)) for values in zip(*columns, weights, strict=True)]
+
+    def write(self, path: Path) -> None:
+        """Writes the TSV file; it loads back to the same table."""
+        lines = ["\t".join(COLUMNS)]
+        for row in self.rows():
+            lines.append("\t".join("" if row[c] is None else str(row[c]) for c in COLUMNS))
+        write_text(path, "\n".join(lines) + "\n")
+
+    @classmethod
+    def read(cls, path: Path) -> "RuleTable":
+        """Reads the TSV file."""
+        rules, support, hits, weight = [], [], [], []
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            cells = line.split("\t")
+            if number == 1 or not line:
+                continue
+            try:
+                row = dict(zip(COLUMNS, cells, strict=True))
+                rules.append(parse_rule(row["rule"]))
+                support.append(int(row["support"]))
+                hits.append(int(row["hits"]))
+                weight.append(float(row["weight"] or "nan"))
+            except ValueError as error:
+                raise InputError(f"{path}, line {number}: {error}") from None
+        return cls.of(rules, support, hits, weight)

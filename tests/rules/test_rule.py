@@ -1,0 +1,113 @@
+"""Rules as data: what counts as a chain, which pattern it is, how it is printed."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plogicnet.errors import InputError
+from plogicnet.rules.rule import (
+    PATTERNS,
+    Atom,
+    Constant,
+    Rule,
+    Step,
+    Variable,
+    chain_rule,
+    irreflexive,
+)
+
+X, Y, Z = map(Variable, "XYZ")
+steps = st.lists(st.builds(Step, st.sampled_from(["a", "b", "c"]), st.booleans()), min_size=1, max_size=12)
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "pattern"),
+    [
+        ([("a", True)], "a(X, Y) => r(X, Y)", "subrelation"),
+        ([("a", False)], "a(X, Y) => r(Y, X)", "inverse"),
+        ([("r", False)], "r(X, Y) => r(Y, X)", "symmetric"),
+        ([("a", True), ("b", True)], "a(X, Y) & b(Y, Z) => r(X, Z)", "composition"),
+        ([("r", True), ("r", True)], "r(X, Y) & r(Y, Z) => r(X, Z)", "composition"),
+        ([("a", False), ("b", False)], "a(X, Y) & b(Z, X) => r(Y, Z)", "chain"),
+        ([("a", True)] * 3, "a(X, Y) & a(Y, Z) & a(Z, U) => r(X, U)", "chain"),
+    ],
+)
+def test_chain_rules_print_and_are_named(path: list[tuple[str, bool]], text: str, pattern: str) -> None:
+    rule = chain_rule([Step(*step) for step in path], "r")
+    assert (str(rule), rule.pattern) == (text, pattern)
+
+
+def test_variable_names_never_run_out() -> None:
+    rule = chain_rule([Step("a", True)] * 8, "r")
+    assert [atom.tail for atom in rule.body] == [
+        Variable(v) for v in ("Y", "Z", "U", "V", "W", "X1", "X2", "X3")
+    ]
+
+
+def test_irreflexive() -> None:
+    rule = irreflexive("knows")
+    assert (str(rule), rule.pattern, rule.chain) == ("=> not knows(X, X)", "irreflexive", None)
+
+
+@given(steps, st.randoms(use_true_random=False))
+def test_a_chain_gives_its_steps_back_in_any_order_of_its_premises(path: list[Step], random: object) -> None:
+    rule = chain_rule(path, "r")
+    body = list(rule.body)
+    random.shuffle(body)  # type: ignore[attr-defined]
+    assert rule.chain == Rule(tuple(body), rule.head).chain == tuple(path)
+    assert rule.pattern in PATTERNS
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        Rule((Atom("a", X, Y),), Atom("r", X, X)),
+        Rule((Atom("a", X, X),), Atom("r", X, X)),
+        Rule((Atom("a", X, Y), Atom("b", Y, X)), Atom("r", X, X)),
+        Rule((Atom("a", X, Y), Atom("b", X, Y)), Atom("r", X, Y)),
+        Rule((Atom("a", X, Y), Atom("a", X, Y)), Atom("r", X, Y)),
+        Rule((Atom("a", X, Y), Atom("b", Y, Y)), Atom("r", X, Y)),
+        Rule((Atom("a", X, Y), Atom("b", Y, Z)), Atom("r", X, Y)),
+        Rule((Atom("a", X, Constant("c")), Atom("b", Constant("c"), Z)), Atom("r", X, Z)),
+        Rule((Atom("a", X, Constant("c")),), Atom("r", X, Constant("c"))),
+        Rule((Atom("a", X, Y),), Atom("r", X, Y), negated=True),
+        Rule((), Atom("r", X, Y)),
+        Rule((), Atom("r", Constant("c"), Constant("c")), negated=True),
+    ],
+    ids=str,
+)
+def test_what_is_no_chain_is_general(rule: Rule) -> None:
+    assert (rule.chain, rule.pattern) == (None, "general")
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("/people/person", "/people/person"),
+        ("Paris", '"Paris"'),
+        ("", '""'),
+        ("new york", '"new york"'),
+        ("a:b", '"a:b"'),
+        ('say "hi"\\', r'"say \"hi\"\\"'),
+        ("tab\tline\n", r'"tab\tline\n"'),
+        ("\ud800\u2028", r'"\ud800\u2028"'),
+        ("zoë", "zoë"),
+    ],
+)
+def test_names_are_quoted_only_where_needed(name: str, shown: str) -> None:
+    assert str(Constant(name)) == shown
+
+
+def test_a_relation_called_not_is_quoted() -> None:
+    assert str(Atom("not", Constant("not"), X)) == '"not"(not, X)'
+
+
+@pytest.mark.parametrize("name", ["", "x", "_X", "X Y", "X)"])
+def test_a_variable_that_could_not_be_read_back_is_refused(name: str) -> None:
+    with pytest.raises(InputError, match="names no variable"):
+        Variable(name)
+
+
+def test_a_chain_needs_a_step() -> None:
+    with pytest.raises(InputError, match="at least one"):
+        chain_rule([], "r")

@@ -19,7 +19,13 @@ from plogicnet.errors import InputError, nearest
 Pattern = Literal["composition", "inverse", "symmetric", "subrelation"]
 
 
-def setting(default: Any, meaning: str, low: float | None = None, high: float | None = None, later: Sequence[object] = ()) -> Any:
+def setting(
+    default: Any,
+    meaning: str,
+    low: float | None = None,
+    high: float | None = None,
+    later: Sequence[object] = (),
+) -> Any:
     """A field with its meaning, its range and the values that are agreed but not built yet.
 
     Example:
@@ -50,7 +56,9 @@ class Rules:
     patterns: tuple[Pattern, ...] = setting(
         ("composition", "inverse", "symmetric", "subrelation"), "the patterns that are mined"
     )
-    min_precision: MinPrecision = field(default_factory=MinPrecision, metadata={"meaning": "kept at or above (Sec. 5.1)"})
+    min_precision: MinPrecision = field(
+        default_factory=MinPrecision, metadata={"meaning": "kept at or above (Sec. 5.1)"}
+    )
     min_support: int = setting(1, "kept at or above this number of concluded triples", low=1)
     counting: Literal["distinct", "paths"] = setting(
         "distinct", "distinct: triples, as in the paper; paths: every grounding, as in the authors' program"
@@ -77,7 +85,9 @@ class Gradient:
 class MLN:
     """The rule model p_w."""
 
-    aggregate: Literal["sum", "mean"] = setting("sum", "of the weights of a triple's groundings: sum (MLN) or mean (authors)")
+    aggregate: Literal["sum", "mean"] = setting(
+        "sum", "of the weights of a triple's groundings: sum (MLN) or mean (authors)"
+    )
     blanket: Literal["hypothesis", "full"] = setting("hypothesis", "full: a triple's role as a premise counts too")
     hidden_premises: Literal[False, "sampled"] = setting(False, "sampled: draw hidden premises from q (Sec. 4.2)")
     unit_clauses: bool = setting(True, "a triple that no rule reaches has its relation's base rate, not 0.5")
@@ -116,7 +126,8 @@ class EM:
     rules: bool = setting(True, "false: the embedding alone")
     embedding: bool = setting(True, "false: the rules alone")
     targets: Literal["hard", "soft"] = setting(
-        "hard", "hard: hidden triples with p_w >= tau_triplet are positives; soft: all of them, weighted by p_w (Eq. 7)"
+        "hard",
+        "hard: hidden triples with p_w >= tau_triplet are positives; soft: all of them, weighted by p_w (Eq. 7)",
     )
     tau_triplet: float = setting(0.5, "p_w from which on a hidden triple is accepted", low=0, high=1)
     hidden_negatives: Literal["none", "explicit"] = setting(
@@ -224,7 +235,9 @@ class Config:
         """
         file = resources.files("plogicnet") / "presets" / f"{name}.yaml"
         if name not in preset_names():
-            raise InputError(f"unknown preset {name!r}.{nearest(name, preset_names())} There are: {', '.join(preset_names())}.")
+            raise InputError(
+                f"unknown preset {name!r}.{nearest(name, preset_names())} There are: {', '.join(preset_names())}."
+            )
         return self.with_yaml(file.read_text(encoding="utf-8"), f"preset {name}")
 
     def to_yaml(self, comments: bool = False) -> str:
@@ -268,7 +281,9 @@ def _with(node: Any, path: list[str], value: object, key: str) -> Any:
         if len(path) > 1:
             return dataclasses.replace(node, **{found.name: _with(current, path[1:], value, key)})
         if not isinstance(value, Mapping):
-            raise InputError(f"{key} holds the settings {', '.join(_key(f.name) for f in fields(current))}; set one of them")
+            raise InputError(
+                f"{key} holds the settings {', '.join(_key(f.name) for f in fields(current))}; set one of them"
+            )
         for inner, inner_value in value.items():
             current = _with(current, [str(inner)], inner_value, f"{key}.{inner}")
         return dataclasses.replace(node, **{found.name: current})
@@ -288,7 +303,11 @@ def _checked(value: object, hint: Any, about: Mapping[str, Any], key: str) -> ob
             low, high = about.get("low"), about.get("high")
             # written so that a NaN is out of every range
             if not ((low is None or number >= low) and (high is None or number <= high) and abs(number) < float("inf")):
-                limits = f"at least {low:g}" + ("" if high is None else f" and at most {high:g}") if low is not None else "finite"
+                limits = (
+                    f"at least {low:g}" + ("" if high is None else f" and at most {high:g}")
+                    if low is not None
+                    else "finite"
+                )
                 raise InputError(f"{key}: {value!r} is out of range; it is {limits}")
     if converted in about.get("later", ()):
         built = [str(v) for v in get_args(hint) if v not in about["later"]]
@@ -372,7 +391,9 @@ def _yaml_lines(node: Any, depth: int, comments: bool) -> Iterator[str]:
             continue
         if comments:
             hint = get_type_hints(type(node))[f.name]
-            choices = [_scalar(v) for part in (hint, *get_args(hint)) if get_origin(part) is Literal for v in get_args(part)]
+            choices = [
+                _scalar(v) for part in (hint, *get_args(hint)) if get_origin(part) is Literal for v in get_args(part)
+            ]
             note += f" ({' | '.join(choices)})" if choices else ""
             note += f" [later: {', '.join(map(str, about['later']))}]" if about["later"] else ""
         text = "[" + ", ".join(_scalar(v) for v in value) + "]" if isinstance(value, tuple) else _scalar(value)

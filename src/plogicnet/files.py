@@ -8,11 +8,11 @@ from pathlib import Path
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Gives a path beside `path` to write to; on success it takes `path`'s place in one step.
+    r"""Gives a path beside `path` to write to; on success it takes `path`'s place in one step.
 
     Example:
         >>> with replacing(Path("rules.tsv")) as beside:
-        ...     beside.write_text("pattern\\trule\\n")  # doctest: +SKIP
+        ...     beside.write_text("pattern\trule\n")  # doctest: +SKIP
     """
     beside = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
@@ -25,10 +25,10 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Writes a UTF-8 text file, whole or not at all.
+    r"""Writes a UTF-8 text file, whole or not at all.
 
     Example:
-        >>> write_text(Path("entities.tsv"), "0\\tanna\\n")  # doctest: +SKIP
+        >>> write_text(Path("entities.tsv"), "0\tanna\n")  # doctest: +SKIP
     """
     with replacing(path) as beside:
         beside.write_text(text, encoding="utf-8", newline="\n")

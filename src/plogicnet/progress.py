@@ -10,7 +10,9 @@ from typing import Protocol
 class Advance(Protocol):
     """Tells that so many units are done; `note` is a short text shown beside the bar."""
 
-    def __call__(self, units: int = 1, note: str = "") -> None: ...
+    def __call__(self, units: int = 1, note: str = "") -> None:
+        """Counts the units."""
+        ...
 
 
 Progress = Callable[[str, int], AbstractContextManager[Advance]]
@@ -51,7 +53,10 @@ def lines(step: str, total: int, every_seconds: float = 10.0) -> Iterator[Advanc
             last = now
             rate = done / (now - start)
             left = (total - done) / rate if rate else 0.0
-            print(f"{step}: {done:,} of {total:,}, {rate:,.0f}/s, {left:,.0f} s left {note}".rstrip(), file=sys.stderr)
+            print(
+                f"{step}: {done:,} of {total:,}, {rate:,.0f}/s, {left:,.0f} s left {note}".rstrip(),
+                file=sys.stderr,
+            )
 
     yield advance
     seconds = time.monotonic() - start

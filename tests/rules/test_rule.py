@@ -39,9 +39,7 @@ def test_chain_rules_print_and_are_named(path: list[tuple[str, bool]], text: str
 
 def test_variable_names_never_run_out() -> None:
     rule = chain_rule([Step("a", True)] * 8, "r")
-    assert [atom.tail for atom in rule.body] == [
-        Variable(v) for v in ("Y", "Z", "U", "V", "W", "X1", "X2", "X3")
-    ]
+    assert [atom.tail for atom in rule.body] == [Variable(v) for v in ("Y", "Z", "U", "V", "W", "X1", "X2", "X3")]
 
 
 def test_irreflexive() -> None:

@@ -175,7 +175,5 @@ def test_tabs_do_not_move_the_caret() -> None:
     ],
 )
 def test_one_rule_is_one_rule(text: str, line: int, found: str) -> None:
-    with pytest.raises(
-        InputError, match=f"^rule, line {line}, column 1: expected a single rule .* found {found}\n"
-    ):
+    with pytest.raises(InputError, match=f"^rule, line {line}, column 1: expected a single rule .* found {found}\n"):
         parse_rule(text)

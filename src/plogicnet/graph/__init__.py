@@ -1,6 +1,6 @@
 """Triples, vocabularies and indexes; readers; benchmark data sets; the demo family."""
 
-from plogicnet.graph.datasets import data_sets, open_graph
+from plogicnet.graph.datasets import data_sets, open_graph, read_triples
 from plogicnet.graph.family import demo_family
 from plogicnet.graph.knowledge_graph import CATEGORIES, SPLITS, KnowledgeGraph
 from plogicnet.graph.triples import (
@@ -37,4 +37,5 @@ __all__ = [
     "demo_family",
     "expand_ranges",
     "open_graph",
+    "read_triples",
 ]

@@ -10,6 +10,7 @@ from pyarrow import csv
 
 from plogicnet.errors import InputError, nearest
 from plogicnet.graph.knowledge_graph import SPLITS, KnowledgeGraph
+from plogicnet.graph.triples import IntArray
 from plogicnet.graph.vocabulary import Vocabulary
 
 SUFFIXES = (".txt", ".tsv", ".txt.gz", ".tsv.gz")
@@ -63,6 +64,19 @@ def open_graph(source: str | Path) -> KnowledgeGraph:
     return _read(files, path.name)
 
 
+def read_triples(file: Path, graph: KnowledgeGraph) -> IntArray:
+    """Reads a file of triples in the names of a graph.
+
+    Example:
+        >>> read_triples(Path("candidates.tsv"), graph)  # doctest: +SKIP
+    """
+    if not file.is_file():
+        raise InputError(f"no file {file}")
+    table = _read_table(file)
+    vocabularies = (graph.entities, graph.relations, graph.entities)
+    return np.stack([v.ids(table[c].to_pylist()) for v, c in zip(vocabularies, COLUMNS, strict=True)], axis=1)
+
+
 def _find(folder: Path, split: str) -> Path | None:
     return next((folder / (split + s) for s in SUFFIXES if (folder / (split + s)).is_file()), None)
 
@@ -77,10 +91,14 @@ def _read(files: "list[Path | None]", name: str) -> KnowledgeGraph:
     splits = [empty if t is None else _numbers(t, entity_names, relation_names) for t in tables]
     splits += [empty] * (len(SPLITS) - len(splits))
     entities = Vocabulary("entity", tuple(entity_names.to_pylist()))
-    return KnowledgeGraph.from_numbers(entities, Vocabulary("relation", tuple(relation_names.to_pylist())), splits, name)
+    return KnowledgeGraph.from_numbers(
+        entities, Vocabulary("relation", tuple(relation_names.to_pylist())), splits, name
+    )
 
 
-def _numbers(table: pa.Table, entities: pa.Array, relations: pa.Array) -> "np.ndarray[tuple[int, int], np.dtype[np.int64]]":
+def _numbers(
+    table: pa.Table, entities: pa.Array, relations: pa.Array
+) -> "np.ndarray[tuple[int, int], np.dtype[np.int64]]":
     columns = [pc.index_in(table[c], relations if c == "relation" else entities) for c in COLUMNS]
     return np.stack([c.to_numpy().astype(np.int64) for c in columns], axis=1)
 

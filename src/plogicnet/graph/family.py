@@ -179,9 +179,7 @@ def demo_family(seed: int = 0) -> KnowledgeGraph:
     train = shuffled[:train_end]
     train += _wrong_facts(rng, train, truth)
     train = [train[i] for i in rng.permutation(len(train))]  # nothing tells the wrong ones by their place
-    return KnowledgeGraph.from_names(
-        train, shuffled[train_end:valid_end], shuffled[valid_end:], name="family"
-    )
+    return KnowledgeGraph.from_names(train, shuffled[train_end:valid_end], shuffled[valid_end:], name="family")
 
 
 def _facts(rng: np.random.Generator) -> list[Fact]:

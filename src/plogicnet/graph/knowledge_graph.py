@@ -69,11 +69,11 @@ class KnowledgeGraph:
     ) -> "KnowledgeGraph":
         """A graph from the splits' integer triples; double rows within a split are dropped and counted."""
         given = list(splits)
-        kept = [drop_duplicates(rows, len(entities)) for rows in given]
+        kept = [drop_duplicates(rows) for rows in given]
         if not len(kept[0]):
             raise InputError(f"{name}: the train split holds no triple")
         duplicates = sum(len(rows) for rows in given) - sum(len(rows) for rows in kept)
-        return cls(name, entities, relations, *kept, duplicates=duplicates)
+        return cls(name, entities, relations, kept[0], kept[1], kept[2], duplicates)
 
     @cached_property
     def observed(self) -> TripleSet:
@@ -172,12 +172,12 @@ class KnowledgeGraph:
         }
 
 
-def drop_duplicates(triples: IntArray, entities: int) -> IntArray:
+def drop_duplicates(triples: IntArray) -> IntArray:
     """The distinct triples, in the order of their first occurrence.
 
     Example:
-        >>> drop_duplicates(as_triples([(1, 0, 0), (0, 0, 1), (1, 0, 0)]), entities=2).tolist()
+        >>> drop_duplicates(as_triples([(1, 0, 0), (0, 0, 1), (1, 0, 0)])).tolist()
         [[1, 0, 0], [0, 0, 1]]
     """
-    _, first = np.unique(triples, axis=0, return_index=True) if len(triples) else (None, np.array([], dtype=int))
+    first: IntArray = np.unique(triples, axis=0, return_index=True)[1]
     return triples[np.sort(first)]

@@ -60,7 +60,9 @@ class TripleSet:
         triples = as_triples(rows)
         highest = int(triples[:, RELATION].max(initial=0)) + 1
         if highest * entities**2 >= 2**63:
-            raise InputError(f"{highest:,} relations over {entities:,} entities are more than 64-bit keys can tell apart")
+            raise InputError(
+                f"{highest:,} relations over {entities:,} entities are more than 64-bit keys can tell apart"
+            )
         keys, first = np.unique(_keys(triples, entities), return_index=True)
         return cls(triples[first], keys, entities)
 

@@ -1,6 +1,6 @@
 """From rules and a graph to mined rules, hidden triples and groundings, by walking chains of relations."""
 
-from plogicnet.grounding.groundings import Groundings, Support, chains_of, ground_network, hidden_triples, supports
+from plogicnet.grounding.groundings import Groundings, chains_of, ground_network, hidden_triples
 from plogicnet.grounding.mining import Mined, mine, mine_constraints
 from plogicnet.grounding.walks import Chain, Counting, Move, World, chain_of, ground
 
@@ -10,7 +10,6 @@ __all__ = [
     "Groundings",
     "Mined",
     "Move",
-    "Support",
     "World",
     "chain_of",
     "chains_of",
@@ -19,5 +18,4 @@ __all__ = [
     "hidden_triples",
     "mine",
     "mine_constraints",
-    "supports",
 ]

@@ -20,7 +20,7 @@ class Groundings:
         observed: for each of them, whether it is in O.
         rule: for each grounding, its rule's number.
         hypothesis: for each grounding, the row of its hypothesis in `triples`.
-        premises: for each grounding, the rows of its premises, -1 where it has fewer; one that occurs twice is there once.
+        premises: for each grounding, the rows of its premises, each once; -1 fills the rest.
         rules: the number of rules.
     """
 
@@ -30,6 +30,10 @@ class Groundings:
     hypothesis: IntArray
     premises: IntArray
     rules: int
+
+    def of(self, row: int) -> IntArray:
+        """The numbers of the groundings that conclude one triple."""
+        return np.flatnonzero(self.hypothesis == row)
 
     @property
     def hidden(self) -> IntArray:
@@ -108,35 +112,6 @@ def ground_network(
         premises=np.concatenate(premises),
         rules=len(chains),
     )
-
-
-@dataclass(frozen=True)
-class Support:
-    """The groundings of one rule for one triple: each a list of premise triples."""
-
-    rule: int
-    premises: list[IntArray]
-
-
-def supports(world: World, chains: Sequence[Chain], counting: Counting, triple: IntArray) -> list[Support]:
-    """The rules that conclude one triple, with their premises; nothing else is grounded.
-
-    Example:
-        >>> from plogicnet.grounding.walks import Move
-        >>> world = World(TripleSet.of([(0, 0, 1)], entities=2))
-        >>> supports(world, [Chain((Move(0, False),), 1)], "distinct", np.array([1, 1, 0]))[0].premises[0].tolist()
-        [[0, 0, 1]]
-    """
-    head, relation, tail = (int(x) for x in triple)
-    found = []
-    for number, chain in enumerate(chains):
-        if chain.relation != relation:
-            continue
-        walks = ground(world, chain, counting, start=head)
-        reached = walks.take(walks.entities[:, -1] == tail)
-        if len(reached.premises):
-            found.append(Support(number, [world.facts.triples[rows] for rows in reached.premises]))
-    return found
 
 
 def _padded(premises: IntArray, width: int) -> IntArray:

@@ -95,26 +95,24 @@ def chain_of(rule: Rule, relations: Vocabulary) -> Chain:
         1
     """
     if rule.chain is None:
-        raise InputError(f"{rule}: only chains of relations from the head's first to its second variable can be grounded")
+        raise InputError(
+            f"{rule}: only chains of relations from the head's first to its second variable can be grounded"
+        )
     moves = tuple(Move(relations.id(step.relation), step.forward) for step in rule.chain)
     return Chain(moves, relations.id(rule.head.relation))
 
 
-def walk(world: World, moves: Sequence[Move], start: int | None = None) -> Walks:
-    """All walks along the moves, from one entity or from anywhere."""
+def walk(world: World, moves: Sequence[Move]) -> Walks:
+    """All walks along the moves."""
     first = moves[0]
-    if start is None:
-        rows = world.rows_of(first.relation)
-        ends = world.facts.triples[rows][:, [HEAD, TAIL] if first.forward else [TAIL, HEAD]]
-        walks = Walks(ends, rows[:, None])
-    else:
-        walks = _extended(world, Walks(np.array([[start]]), np.empty((1, 0), dtype=np.int64)), first)
+    rows = world.rows_of(first.relation)
+    walks = Walks(world.facts.triples[rows][:, [HEAD, TAIL] if first.forward else [TAIL, HEAD]], rows[:, None])
     for move in moves[1:]:
         walks = _extended(world, walks, move)
     return walks
 
 
-def ground(world: World, chain: Chain, counting: Counting, start: int | None = None) -> Walks:
+def ground(world: World, chain: Chain, counting: Counting) -> Walks:
     """The groundings of a chain; under `distinct` those that have their hypothesis among their premises are left out.
 
     Example:
@@ -122,7 +120,7 @@ def ground(world: World, chain: Chain, counting: Counting, start: int | None = N
         >>> len(ground(world, Chain((Move(0, False),), 0), "distinct").entities)  # 2 is its own mirror image
         2
     """
-    walks = walk(world, chain.moves, start)
+    walks = walk(world, chain.moves)
     if counting == "paths" or all(move.relation != chain.relation for move in chain.moves):
         return walks
     hypotheses = world.facts.find(hypothesis_triples(walks, chain.relation))
@@ -132,13 +130,15 @@ def ground(world: World, chain: Chain, counting: Counting, start: int | None = N
 def hypothesis_triples(walks: Walks, relation: int) -> IntArray:
     """The triple that each walk concludes."""
     triples = np.empty((len(walks.entities), 3), dtype=np.int64)
-    triples[:, HEAD], triples[:, RELATION], triples[:, TAIL] = walks.entities[:, 0], relation, walks.entities[:, -1]
+    triples[:, HEAD], triples[:, RELATION], triples[:, TAIL] = (
+        walks.entities[:, 0],
+        relation,
+        walks.entities[:, -1],
+    )
     return triples
 
 
 def _extended(world: World, walks: Walks, move: Move) -> Walks:
     index = world.forward if move.forward else world.backward
     owners, reached, rows = index.lookup(walks.entities[:, -1], np.full(len(walks.entities), move.relation))
-    return Walks(
-        np.column_stack([walks.entities[owners], reached]), np.column_stack([walks.premises[owners], rows])
-    )
+    return Walks(np.column_stack([walks.entities[owners], reached]), np.column_stack([walks.premises[owners], rows]))

@@ -5,7 +5,11 @@ from torch.nn.functional import logsigmoid
 
 
 def self_adversarial_loss(
-    positive: torch.Tensor, negative: torch.Tensor, usable: torch.Tensor, weight: torch.Tensor, temperature: float
+    positive: torch.Tensor,
+    negative: torch.Tensor,
+    usable: torch.Tensor,
+    weight: torch.Tensor,
+    temperature: float,
 ) -> torch.Tensor:
     """Mean of the positives' -log σ(s) and the negatives' -log σ(-s), each positive weighted, weights summing to one.
 
@@ -13,8 +17,8 @@ def self_adversarial_loss(
     usable have none of it; a positive without any usable negative has no negative part.
 
     Example:
-        >>> one = torch.ones(1)
-        >>> loss = self_adversarial_loss(torch.zeros(1), torch.zeros(1, 2), torch.ones(1, 2, dtype=torch.bool), one, 1.0)
+        >>> one, usable = torch.ones(1), torch.ones(1, 2, dtype=torch.bool)
+        >>> loss = self_adversarial_loss(torch.zeros(1), torch.zeros(1, 2), usable, one, temperature=1.0)
         >>> round(loss.item(), 4)
         0.6931
     """

@@ -45,7 +45,7 @@ class Embedding(Protocol):
         ...
 
     def score_all(self, known: IntArray, relations: IntArray, side: Side) -> torch.Tensor:
-        """For each query (known entity, relation, asked side), the scores of all entities: shape (queries, entities)."""
+        """For each query (known entity, relation, asked side) the scores of all entities: (queries, entities)."""
         ...
 
     def vectors(self) -> torch.Tensor | None:

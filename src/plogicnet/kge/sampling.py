@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 import torch
 
-from plogicnet.graph import HEAD, RELATION, TAIL, IntArray, Side
+from plogicnet.graph import HEAD, RELATION, TAIL, FloatArray, IntArray, Side
 from plogicnet.kge.protocol import Examples
 
 SIDES: tuple[Side, Side] = ("tail", "head")
@@ -47,7 +47,14 @@ class Sampler:
     """
 
     def __init__(
-        self, examples: Examples, entities: int, batch: int, negatives: int, share: int, seed: int, device: torch.device
+        self,
+        examples: Examples,
+        entities: int,
+        batch: int,
+        negatives: int,
+        share: int,
+        seed: int,
+        device: torch.device,
     ) -> None:
         self.entities = entities
         self.size = min(batch, len(examples.positives))
@@ -114,7 +121,7 @@ class Sampler:
         return keys[at] == wanted
 
 
-def subsampling_weights(triples: IntArray) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
+def subsampling_weights(triples: IntArray) -> FloatArray:
     """1/√(count(h, r) + count(r, t)), so that frequent pairs weigh less; each count starts at 4 for its first triple.
 
     Example:
@@ -126,4 +133,4 @@ def subsampling_weights(triples: IntArray) -> "np.ndarray[tuple[int], np.dtype[n
         _, group, size = np.unique(triples[:, [RELATION, known]], axis=0, return_inverse=True, return_counts=True)
         return np.asarray(size[group.reshape(-1)] + 3)
 
-    return 1.0 / np.sqrt(count(HEAD) + count(TAIL))
+    return np.asarray(1.0 / np.sqrt(count(HEAD) + count(TAIL)))

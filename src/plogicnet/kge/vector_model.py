@@ -25,9 +25,17 @@ SCORE_AT_ONCE = 65_536
 class Geometry(Protocol):
     """How a model turns (entity, relation, side) into a query vector and compares it with candidates."""
 
-    def query(self, known: torch.Tensor, relation: torch.Tensor, side: Side) -> torch.Tensor: ...
-    def pair(self, queries: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor: ...
-    def cross(self, queries: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor: ...
+    def query(self, known: torch.Tensor, relation: torch.Tensor, side: Side) -> torch.Tensor:
+        """The query vectors."""
+        ...
+
+    def pair(self, queries: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:
+        """Scores of queries with one candidate each: (..., d) and (..., d) give (...)."""
+        ...
+
+    def cross(self, queries: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:
+        """Scores of every query with every candidate: (..., n, d) and (..., m, d) give (..., n, m)."""
+        ...
 
 
 def make_geometry(settings: config.KGE) -> Geometry:
@@ -142,9 +150,7 @@ class VectorModel:
         negative = self.geometry.cross(query, self.entity[b.negative])
         loss = self_adversarial_loss(positive, negative, b.usable, b.weight, self.settings.adversarial_temperature)
         if self.settings.regularization:
-            loss = loss + self.settings.regularization * (
-                self.entity.norm(p=3) ** 3 + self.relation.norm(p=3) ** 3  # type: ignore[no-untyped-call]
-            )
+            loss = loss + self.settings.regularization * (self.entity.norm(p=3) ** 3 + self.relation.norm(p=3) ** 3)
         return loss
 
     def _looked_at(self, loss: torch.Tensor, step: int) -> float:

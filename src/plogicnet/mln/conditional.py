@@ -1,4 +1,4 @@
-"""The rule model's conditional probability p_w(v = 1 | Markov blanket): a product with the sparse triples × rules matrix."""
+"""The conditional probability p_w(v = 1 | Markov blanket): a product with the sparse triples × rules matrix."""
 
 from typing import Literal
 
@@ -51,7 +51,7 @@ def features(
 
 
 def log_odds(matrix: sparse.csr_array, weights: FloatArray, base: FloatArray) -> FloatArray:
-    """b + X w."""
+    """B + X w."""
     return np.asarray(base + matrix @ weights)
 
 
@@ -61,7 +61,7 @@ def probability(odds: FloatArray) -> FloatArray:
 
 
 def base_log_odds(graph: KnowledgeGraph, unit_clauses: bool) -> FloatArray:
-    """b of each relation: 0 as in the paper, or the weight of its unit clause, the log-odds of its base rate.
+    """B of each relation: 0 as in the paper, or the weight of its unit clause, the log-odds of its base rate.
 
     The base rate is the share of the relation's triples among all pairs of entities; a relation that train lacks is
     given half a triple, so that its log-odds stay finite.

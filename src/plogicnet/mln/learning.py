@@ -1,4 +1,4 @@
-"""Learning rule weights: the pseudolikelihood of Sec. 4.3, its exact gradient, Newton's method and the paper's ascent."""
+"""Learning rule weights: the pseudolikelihood of Sec. 4.3, its gradient, Newton's method and the paper's ascent."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

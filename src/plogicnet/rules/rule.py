@@ -38,9 +38,7 @@ class Variable:
     def __post_init__(self) -> None:
         # Any other name would print as something that reads back as a constant, or not at all.
         if not (is_word(self.name) and self.name[0].isupper()):
-            raise InputError(
-                f"{self.name!r} names no variable: expected a plain word that begins with a capital"
-            )
+            raise InputError(f"{self.name!r} names no variable: expected a plain word that begins with a capital")
 
     def __str__(self) -> str:
         return self.name
@@ -187,9 +185,7 @@ def chain_rule(steps: Sequence[Step], relation: str) -> Rule:
     ends = [(i, i + 1) if step.forward else (i + 1, i) for i, step in enumerate(steps)]
     shown = dict.fromkeys(node for pair in ends for node in pair)
     named = dict(zip(shown, _variables(), strict=False))
-    body = (
-        Atom(step.relation, named[head], named[tail]) for step, (head, tail) in zip(steps, ends, strict=True)
-    )
+    body = (Atom(step.relation, named[head], named[tail]) for step, (head, tail) in zip(steps, ends, strict=True))
     return Rule(tuple(body), Atom(relation, named[0], named[len(steps)]))
 
 

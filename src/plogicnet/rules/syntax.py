@@ -211,18 +211,14 @@ class _Line:
         if not body:
             raise self.mistake(start, "a rule without premises, expected at least one before '=>'")
         if head in body:
-            raise self.mistake(
-                start, "the hypothesis is one of the premises, expected it to say something new"
-            )
+            raise self.mistake(start, "the hypothesis is one of the premises, expected it to say something new")
         bound = {variable for atom in body for variable in atom.variables}
         for term, column in zip((head.head, head.tail), columns, strict=True):
             if isinstance(term, Variable) and term not in bound:
                 raise self.mistake(column, f"{term.name!r} is in no premise, expected it in at least one")
         loose = _first_loose(body)
         if loose is not None:
-            why = (
-                "every match of the one would pair with every match of the other, expected connected premises"
-            )
+            why = "every match of the one would pair with every match of the other, expected connected premises"
             column = premises[loose].columns[0]
             raise self.mistake(column, f"no shared variables tie this premise to the first: {why}")
 

@@ -35,7 +35,11 @@ class RuleTable:
 
     @classmethod
     def of(
-        cls, rules: Sequence[Rule], support: Sequence[int], hits: Sequence[int], weight: Sequence[float] | None = None
+        cls,
+        rules: Sequence[Rule],
+        support: Sequence[int],
+        hits: Sequence[int],
+        weight: Sequence[float] | None = None,
     ) -> "RuleTable":
         """A table from columns of any kind of sequence."""
         return cls(
@@ -50,7 +54,7 @@ class RuleTable:
 
     @property
     def precision(self) -> FloatArray:
-        """hits / support (Sec. 5.1)."""
+        """Hits / support (Sec. 5.1)."""
         return self.hits / np.maximum(self.support, 1)
 
     @property
@@ -89,7 +93,13 @@ class RuleTable:
     def rows(self) -> list[dict[str, object]]:
         """One dictionary a rule, for JSON."""
         weights = [None if math.isnan(w) else w for w in self.weight.tolist()]
-        columns = (self.patterns, map(str, self.rules), self.support.tolist(), self.hits.tolist(), self.precision.tolist())
+        columns = (
+            self.patterns,
+            map(str, self.rules),
+            self.support.tolist(),
+            self.hits.tolist(),
+            self.precision.tolist(),
+        )
         return [dict(zip(COLUMNS, values, strict=True)) for values in zip(*columns, weights, strict=True)]
 
     def write(self, path: Path) -> None:

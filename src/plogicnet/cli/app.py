@@ -1,0 +1,382 @@
+"""The commands. Each parses its options, calls the library, and prints a table or one JSON object."""
+
+import json
+import logging
+import resource
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from plogicnet import __version__
+from plogicnet.cli.settings import (
+    Assignments,
+    ConfigFile,
+    Device,
+    Json,
+    Preset,
+    Seed,
+    Threads,
+    make_config,
+    precision_assignments,
+)
+from plogicnet.errors import InputError
+
+if TYPE_CHECKING:
+    from plogicnet.config import Config
+    from plogicnet.graph import KnowledgeGraph
+    from plogicnet.model import PLogicNet
+
+app = typer.Typer(
+    help="Which facts is a knowledge graph missing, how probable is each, and why.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+data = typer.Typer(help="Benchmark data sets, and statistics of any graph.", no_args_is_help=True)
+app.add_typer(data, name="data")
+
+Graph = Annotated[
+    str | None,
+    typer.Argument(help="A data set's name, a directory with train/valid/test files, or one file."),
+]
+Run = Annotated[Path, typer.Argument(help="A run directory.")]
+DEMO_PRESET = "best/family"
+
+
+@app.callback(invoke_without_command=True)
+def start(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Tell more on stderr.")] = False,
+) -> None:
+    """What every command shares."""
+    if version:
+        print(f"plogicnet {__version__}")
+        raise typer.Exit
+    logger = logging.getLogger("plogicnet")
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setLevel(logging.INFO if verbose else logging.WARNING)
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+
+
+@app.command()
+def demo(
+    out: Annotated[Path | None, typer.Option("--out", help="Keep the run in this directory.")] = None,
+    preset: Preset = None,
+    config: ConfigFile = None,
+    assignments: Assignments = None,
+    seed: Seed = None,
+    device: Device = None,
+    threads: Threads = None,
+    as_json: Json = False,
+) -> None:
+    """The whole story on the built-in family graph, on a CPU, in under a minute."""
+    from plogicnet.cli.demo import tell
+
+    settings = make_config(preset or DEMO_PRESET, config, assignments, seed, device or "cpu", threads)
+    if out is not None:
+        _refuse_existing(out)
+    result = tell(settings, out, quiet=as_json)
+    if as_json:
+        _print_json(result)
+
+
+@data.command("list")
+def data_list(as_json: Json = False) -> None:
+    """The data sets under $PLOGICNET_DATA."""
+    from plogicnet.graph import data_sets
+
+    names = data_sets()
+    if as_json:
+        _print_json({"data_sets": names})
+    elif names:
+        print("\n".join(names))
+    else:
+        print("no data sets: set PLOGICNET_DATA to a directory with one folder a data set", file=sys.stderr)
+
+
+@data.command("info")
+def data_info(
+    graph: Annotated[str, typer.Argument(help="A data set's name, a directory or a file.")],
+    as_json: Json = False,
+) -> None:
+    """Counts of a graph."""
+    from plogicnet.graph import open_graph
+
+    opened = open_graph(graph)
+    statistics = opened.statistics()
+    if as_json:
+        _print_json(statistics)
+        return
+    from plogicnet.cli.show import console, table
+
+    rows: list[list[object]] = []
+    for key, value in statistics.items():
+        inner = value.items() if isinstance(value, dict) else [("", value)]
+        rows += [
+            [f"{key} {name}".replace("_", " ").strip(), f"{v:,}" if isinstance(v, int) else v] for name, v in inner
+        ]
+    console().print(table(opened.name, ["", "count"], rows[1:]))
+
+
+@app.command("config")
+def show_config(preset: Preset = None, config: ConfigFile = None, assignments: Assignments = None) -> None:
+    """Every setting with its value and its meaning, as YAML."""
+    print(make_config(preset, config, assignments).to_yaml(comments=True), end="")
+
+
+@app.command("mine")
+def mine_rules(
+    graph: Graph = None,
+    out: Annotated[Path | None, typer.Option("--out", help="Write the rules to this TSV file.")] = None,
+    min_precision: Annotated[
+        str | None, typer.Option("--min-precision", help="Thresholds, as composition=0.6,inverse=0.1.")
+    ] = None,
+    top: Annotated[int, typer.Option("--top", help="Rules to show of each pattern.")] = 5,
+    preset: Preset = None,
+    config: ConfigFile = None,
+    assignments: Assignments = None,
+    seed: Seed = None,
+    device: Device = None,
+    threads: Threads = None,
+    as_json: Json = False,
+) -> None:
+    """Mine rules, and count what they conclude."""
+    from plogicnet.em import Clock
+    from plogicnet.grounding import chains_of, ground_network, mine
+    from plogicnet.progress import for_stderr
+
+    together = precision_assignments(min_precision) + (assignments or [])
+    settings = make_config(preset, config, together, seed, device, threads)
+    clock, progress = Clock(), for_stderr()
+    with clock("load"):
+        opened = _open(graph, settings)
+    with clock("mine"):
+        mined = mine(opened, settings.rules, progress)
+    with clock("ground"):
+        network = ground_network(
+            opened.observed, chains_of(mined.rules, opened), settings.rules.counting, progress=progress
+        )
+    if out is not None:
+        mined.rules.joined(mined.constraints).write(out)
+    counts = {
+        "candidates": mined.candidates,
+        "rules": mined.rules.counts(),
+        "irreflexive": len(mined.constraints),
+        "hidden": len(network.hidden),
+        "groundings": len(network.rule),
+        "seconds": {part: round(clock.seconds[part], 3) for part in ("load", "mine", "ground")},
+        "peak_rss_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
+    }
+    if as_json:
+        _print_json(counts)
+        return
+    from plogicnet.cli.show import console, mined_text, rules_table
+
+    screen = console()
+    screen.print(mined_text(counts))
+    for pattern in settings.rules.patterns:
+        rows = [row for row in mined.rules.rows() if row["pattern"] == pattern]
+        rows.sort(key=lambda row: (-float(str(row["precision"])), -int(str(row["support"]))))
+        if rows:
+            screen.print(rules_table(f"{pattern}: the {min(top, len(rows))} most precise of {len(rows):,}", rows[:top]))
+    if out is not None:
+        screen.print(f"rules written to {out}", markup=False)
+
+
+@app.command()
+def train(
+    graph: Graph = None,
+    out: Annotated[Path, typer.Option("--out", help="The run directory to make.")] = Path("run"),
+    preset: Preset = None,
+    config: ConfigFile = None,
+    assignments: Assignments = None,
+    seed: Seed = None,
+    device: Device = None,
+    threads: Threads = None,
+    as_json: Json = False,
+) -> None:
+    """Train rules and vectors together on a graph, into a run directory."""
+    from plogicnet.model import PLogicNet
+    from plogicnet.progress import for_stderr
+
+    settings = make_config(preset or (None if graph else DEMO_PRESET), config, assignments, seed, device, threads)
+    _refuse_existing(out)
+    opened = _open(graph, settings)
+    out.mkdir(parents=True, exist_ok=True)
+    handler = logging.FileHandler(out / "log.txt", mode="w", encoding="utf-8")
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+    logging.getLogger("plogicnet").addHandler(handler)
+    print(_cost(opened, settings), file=sys.stderr)
+    model = PLogicNet(settings).fit(opened, for_stderr())
+    model.save(out)
+    if as_json:
+        _print_json({"run": str(out), **model.metrics})
+        return
+    from plogicnet.cli.show import console, history_table, metrics_table
+
+    screen = console()
+    screen.print(history_table(model.history))
+    for split in ("test", "valid"):
+        if split in model.metrics:
+            figures: Any = model.metrics[split]
+            screen.print(
+                metrics_table(f"{split} ({len(model.fitted.graph.split(split)):,} triples, filtered)", figures)
+            )
+            break
+    screen.print(f"run saved in {out}; next: plogicnet rules {out}", markup=False)
+
+
+@app.command()
+def evaluate(
+    run: Run,
+    split: Annotated[str, typer.Option("--split", help="valid or test.")] = "test",
+    device: Device = None,
+    threads: Threads = None,
+    as_json: Json = False,
+) -> None:
+    """Filtered ranking of held-out triples: each half alone, pLogicNet and pLogicNet*."""
+    from plogicnet.progress import for_stderr
+
+    model = _load(run, device, threads)
+    result = model.evaluate(split, for_stderr())
+    if as_json:
+        _print_json(result)
+        return
+    from plogicnet.cli.show import console, metrics_table
+
+    screen = console()
+    screen.print(metrics_table(f"{split} ({len(model.fitted.graph.split(split)):,} triples, filtered)", result))
+    quality: Any = result["calibration"]
+    screen.print(
+        f"λ = {result['lambda']:g}; probabilities: Brier score {quality['brier']:.4f},"
+        f" expected calibration error {quality['ece']:.4f}"
+    )
+
+
+@app.command()
+def predict(
+    run: Run,
+    head: Annotated[str | None, typer.Option("--head", help="The head's name.")] = None,
+    relation: Annotated[str | None, typer.Option("--relation", help="The relation's name.")] = None,
+    tail: Annotated[str | None, typer.Option("--tail", help="The tail's name.")] = None,
+    triples: Annotated[Path | None, typer.Option("--triples", help="A TSV file of triples to judge.")] = None,
+    complete: Annotated[bool, typer.Option("--complete", help="All missing facts of --min-probability.")] = False,
+    min_probability: Annotated[float, typer.Option("--min-probability", min=0, max=1)] = 0.5,
+    top: Annotated[int, typer.Option("--top", min=1, help="So many answers to a query.")] = 10,
+    include_known: Annotated[
+        bool, typer.Option("--include-known", help="Show training triples among the answers.")
+    ] = False,
+    out: Annotated[Path | None, typer.Option("--out", help="Write the predictions to this TSV file.")] = None,
+    device: Device = None,
+    threads: Threads = None,
+    as_json: Json = False,
+) -> None:
+    """The most probable answers to a query with one part left open; or judge triples; or complete the graph."""
+    from plogicnet.graph import read_triples
+    from plogicnet.model import prediction_rows
+
+    named = [part is not None for part in (head, relation, tail)]
+    if sum([any(named), triples is not None, complete]) != 1 or (any(named) and sum(named) != 2):
+        raise InputError("ask one thing: two of --head, --relation, --tail; or --triples FILE; or --complete")
+    model = _load(run, device, threads)
+    if complete:
+        found = model.complete(min_probability)
+    elif triples is not None:
+        found = model.judge(read_triples(triples, model.fitted.graph))
+    else:
+        found = model.predict(head, relation, tail, top, include_known)
+    rows = prediction_rows(found)
+    if out is not None:
+        from plogicnet.files import write_text
+
+        columns = list(rows[0]) if rows else ["head", "relation", "tail", "probability"]
+        lines = ["\t".join(columns)] + ["\t".join("" if r[c] is None else str(r[c]) for c in columns) for r in rows]
+        write_text(out, "\n".join(lines) + "\n")
+    if as_json:
+        _print_json({"predictions": rows})
+        return
+    from plogicnet.cli.show import console, fact, predictions_table
+
+    asked = fact([head or "?", relation or "?", tail or "?"]) if any(named) else f"{len(rows):,} triples"
+    shown = rows if out is None else rows[:top]
+    console().print(predictions_table(asked, shown))
+    if out is not None:
+        print(f"{len(rows):,} predictions written to {out}")
+
+
+@app.command()
+def explain(
+    run: Run,
+    head: Annotated[str, typer.Argument(help="The head's name.")],
+    relation: Annotated[str, typer.Argument(help="The relation's name.")],
+    tail: Annotated[str, typer.Argument(help="The tail's name.")],
+    device: Device = None,
+    threads: Threads = None,
+    as_json: Json = False,
+) -> None:
+    """Why a triple is held probable or not."""
+    reason = _load(run, device, threads).explain(head, relation, tail)
+    if as_json:
+        _print_json(reason)
+        return
+    from plogicnet.cli.show import console, explanation_tree
+
+    console().print(explanation_tree(reason))
+
+
+@app.command("rules")
+def show_rules(
+    run: Run,
+    top: Annotated[int | None, typer.Option("--top", min=1, help="Only so many.")] = None,
+    as_json: Json = False,
+) -> None:
+    """The learned rules, by weight, in the rule syntax."""
+    from plogicnet.run import read_rules
+
+    rows = read_rules(run).rows()[:top]
+    if as_json:
+        _print_json({"rules": rows})
+        return
+    from plogicnet.cli.show import console, rules_table
+
+    console().print(rules_table(f"{len(rows):,} rules", rows))
+
+
+def _open(graph: str | None, settings: "Config") -> "KnowledgeGraph":
+    from plogicnet.graph import demo_family, open_graph
+
+    return demo_family(settings.seed) if graph is None else open_graph(graph)
+
+
+def _load(run: Path, device: str | None, threads: int | None) -> "PLogicNet":
+    from plogicnet.model import PLogicNet
+
+    options = {"device": device, "threads": threads}
+    return PLogicNet.load(run, {key: value for key, value in options.items() if value is not None})
+
+
+def _refuse_existing(out: Path) -> None:
+    if out.is_file():
+        raise InputError(f"--out {out}: a file is there; name a new directory")
+    if (out / "metrics.json").exists():
+        raise InputError(f"--out {out}: a finished run is there; name another directory or remove it")
+
+
+def _cost(graph: "KnowledgeGraph", settings: "Config") -> str:
+    kge, em = settings.kge, settings.em
+    vectors = (len(graph.entities) + len(graph.relations)) * kge.dim * 4 / 2**20
+    rounds = em.iterations if em.rules and em.embedding else 1
+    steps = rounds * kge.steps if em.embedding else 0
+    return (
+        f"{graph.name}: {len(graph.train):,} training triples, {len(graph.entities):,} entities,"
+        f" {len(graph.relations):,} relations\n"
+        f"cost: {steps:,} steps of {kge.batch:,} × {kge.negatives:,} comparisons in {kge.dim} dimensions;"
+        f" {vectors:,.1f} MB of vectors, four times that while training"
+    )
+
+
+def _print_json(value: object) -> None:
+    print(json.dumps(value, ensure_ascii=False, indent=1))

@@ -1,0 +1,60 @@
+"""The options that every command with settings takes, and the Config they make."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from plogicnet.config import Config
+from plogicnet.errors import InputError
+
+Preset = Annotated[str | None, typer.Option("--preset", help="Settings that come with the program, as best/family.")]
+ConfigFile = Annotated[Path | None, typer.Option("--config", help="A YAML file with settings.")]
+Assignments = Annotated[
+    list[str] | None, typer.Option("--set", help="One setting, as kge.dim=100; any number of times.")
+]
+Seed = Annotated[int | None, typer.Option("--seed", help="One seed for everything random.")]
+Device = Annotated[str | None, typer.Option("--device", help="auto, cpu or cuda.")]
+Threads = Annotated[int | None, typer.Option("--threads", help="Processor threads; 0: all cores.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
+
+
+def make_config(
+    preset: str | None,
+    file: Path | None,
+    assignments: list[str] | None,
+    seed: int | None = None,
+    device: str | None = None,
+    threads: int | None = None,
+    start: Config | None = None,
+) -> Config:
+    """Preset, then file, then --set, then the options of their own: later wins over earlier.
+
+    Example:
+        >>> make_config("best/family", None, ["kge.dim=32"], seed=3).kge.dim
+        32
+    """
+    config = start or Config()
+    if preset is not None:
+        config = config.with_preset(preset)
+    if file is not None:
+        config = config.with_file(file)
+    config = config.with_assignments(assignments or [])
+    options = {"seed": seed, "device": device, "threads": threads}
+    return config.with_values({key: value for key, value in options.items() if value is not None})
+
+
+def precision_assignments(text: str | None) -> list[str]:
+    """`composition=0.6,inverse=0.1` as assignments of settings.
+
+    Example:
+        >>> precision_assignments("composition=0.6,inverse=0.1")
+        ['rules.min_precision.composition=0.6', 'rules.min_precision.inverse=0.1']
+    """
+    if text is None:
+        return []
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    for part in parts:
+        if "=" not in part:
+            raise InputError(f"--min-precision {text}: expected pattern=number pairs, as composition=0.6,inverse=0.1")
+    return [f"rules.min_precision.{part}" for part in parts]

@@ -1,0 +1,218 @@
+"""Tables and trees for people."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from rich.tree import Tree
+
+NAMES = {
+    "embedding": "embedding alone",
+    "rules": "rules alone",
+    "plogicnet": "pLogicNet",
+    "plogicnet*": "pLogicNet*",
+}
+
+
+def console() -> Console:
+    """Where tables go: stdout, wide enough for a table when it is no terminal.
+
+    Example:
+        >>> console().print("hello")
+        hello
+    """
+    plain = Console()
+    return plain if plain.is_terminal else Console(width=140)
+
+
+def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Table:
+    """A table with numbers to the right.
+
+    Example:
+        >>> console().print(table("people", ["name"], [["anna"]]))  # doctest: +SKIP
+    """
+    result = Table(title=escape(title), title_justify="left", title_style="bold", header_style="")
+    for at, column in enumerate(columns):
+        numeric = bool(rows) and all(isinstance(row[at], int | float) or row[at] in ("", "–") for row in rows)
+        result.add_column(escape(column), justify="right" if numeric else "left", overflow="fold")
+    for row in rows:
+        result.add_row(*(escape(_text(cell)) for cell in row))
+    return result
+
+
+def metrics_table(title: str, result: Mapping[str, Any]) -> Table:
+    """The systems' figures side by side.
+
+    Example:
+        >>> figures = dict.fromkeys(("mr", "mrr", "hits_at_1", "hits_at_3", "hits_at_10"), 1.0)
+        >>> metrics_table("test", {"plogicnet": figures}).row_count
+        1
+    """
+    keys = ("mrr", "hits_at_1", "hits_at_3", "hits_at_10")
+    rows = [
+        [NAMES[name], *(f"{result[name][k]:.3f}" for k in keys), f"{result[name]['mr']:.1f}"]
+        for name in NAMES
+        if name in result
+    ]
+    return table(title, ["system", "MRR", "Hits@1", "Hits@3", "Hits@10", "MR"], rows)
+
+
+def history_table(history: Sequence[Mapping[str, Any]]) -> Table:
+    """One row per EM iteration.
+
+    Example:
+        >>> history_table([]).row_count
+        0
+    """
+    rows = []
+    for line in history:
+        precision = line["accepted_precision"]
+        shown = [f"{line['valid'][name]['mrr']:.3f}" if name in line["valid"] else "–" for name in NAMES]
+        rows.append(
+            [
+                line["iteration"],
+                line["hidden"],
+                line["accepted"],
+                "–" if precision is None else f"{precision:.1%}",
+                *shown,
+                f"{line['lambda']:g}",
+            ]
+        )
+    columns = [
+        "iteration",
+        "hidden",
+        "accepted",
+        "of these held out",
+        *(f"{n} MRR" for n in NAMES.values()),
+        "λ",
+    ]
+    return table("EM iterations (MRR on valid)", columns, rows)
+
+
+def rules_table(title: str, rows: Sequence[Mapping[str, Any]]) -> Table:
+    """Rules with weight, precision and the counts behind it.
+
+    Example:
+        >>> rules_table("rules", []).row_count
+        0
+    """
+    cells = [
+        [
+            "–" if row["weight"] is None else f"{row['weight']:.2f}",
+            row["rule"],
+            row["pattern"],
+            f"{row['precision']:.2f}",
+            f"{row['hits']:,} of {row['support']:,}",
+        ]
+        for row in rows
+    ]
+    return table(title, ["weight", "rule", "pattern", "precision", "hits of support"], cells)
+
+
+def predictions_table(title: str, rows: Sequence[Mapping[str, Any]]) -> Table:
+    """Judged triples.
+
+    Example:
+        >>> predictions_table("answers", []).row_count
+        0
+    """
+    cells = [
+        [
+            f"{row['probability']:.3f}",
+            row["head"],
+            row["relation"],
+            row["tail"],
+            "–" if row["q"] is None else f"{row['q']:.3f}",
+            f"{row['p_w']:.3f}",
+            "known" if row["known"] else "by rules" if row["in_hidden"] else "by vectors",
+        ]
+        for row in rows
+    ]
+    return table(title, ["probability", "head", "relation", "tail", "q", "p_w", "how"], cells)
+
+
+def explanation_tree(reason: Mapping[str, Any], most: int = 5) -> Tree:
+    """Why: the rules by contribution with their premises, and similar facts.
+
+    Example:
+        >>> about = {"triple": ["a", "r", "b"], "probability": 0.5, "q": None, "p_w": 0.5, "base": 0.0, "log_odds": 0.0}
+        >>> tree = explanation_tree(about | {"known": False, "forbidden": False, "rules": [], "neighbours": []})
+    """
+    known = ", a known fact" if reason["known"] else ""
+    tree = Tree(f"[bold]{escape(fact(reason['triple']))}[/bold]  probability {reason['probability']:.3f}{known}")
+    q = "no embedding" if reason["q"] is None else f"the vectors say q = {reason['q']:.3f}"
+    tree.add(q)
+    branch = tree.add(f"the rules say p_w = {reason['p_w']:.3f}, log-odds {reason['log_odds']:+.2f}")
+    branch.add(f"{reason['base']:+.2f}  base rate of {escape(reason['triple'][1])}")
+    for entry in reason["rules"][:most]:
+        times = f" × {entry['groundings']}" if entry["groundings"] != 1 else ""
+        node = branch.add(
+            f"{entry['contribution']:+.2f}  {escape(entry['rule'])}  (weight {entry['weight']:.2f}{times})"
+        )
+        for premises in entry["premises"][:most]:
+            node.add(escape(" and ".join(fact(p) for p in premises)))
+        if len(entry["premises"]) > most:
+            node.add(f"… and {len(entry['premises']) - most} more")
+    if len(reason["rules"]) > most:
+        rest = sum(entry["contribution"] for entry in reason["rules"][most:])
+        branch.add(f"{rest:+.2f}  {len(reason['rules']) - most} more rules")
+    if not reason["rules"]:
+        branch.add("no rule reaches it from the known facts")
+    if reason["forbidden"]:
+        tree.add(f"ruled out: {escape(reason['triple'][1])} does not hold between an entity and itself")
+    if reason["neighbours"]:
+        similar = tree.add("similar entities with such a fact")
+        for entry in reason["neighbours"]:
+            similar.add(f"{entry['similarity']:.2f}  {escape(fact(entry['fact']))}")
+    return tree
+
+
+def mined_text(counts: Mapping[str, Any]) -> str:
+    """What mining found, in a sentence.
+
+    Example:
+        >>> mined_text({"candidates": 5, "rules": {"inverse": 2}, "irreflexive": 0, "hidden": 3, "groundings": 9})
+        'Mined 2 rules of 5 candidates (2 inverse) and 0 constraints; they conclude 3 hidden triples by 9 groundings.'
+    """
+    kinds = ", ".join(f"{n:,} {pattern}" for pattern, n in counts["rules"].items())
+    rules = sum(counts["rules"].values())
+    return (
+        f"Mined {rules:,} rules of {counts['candidates']:,} candidates ({kinds}) and {counts['irreflexive']:,} constraints;"
+        f" they conclude {counts['hidden']:,} hidden triples by {counts['groundings']:,} groundings."
+    )
+
+
+def fact(triple: Sequence[str]) -> str:
+    """A triple in words.
+
+    Example:
+        >>> fact(["anna", "mother", "ben"])
+        'mother(anna, ben)'
+    """
+    head, relation, tail = triple
+    return f"{relation}({head}, {tail})"
+
+
+def best_reason(reason: Mapping[str, Any]) -> str:
+    """The strongest reason in one line of words.
+
+    Example:
+        >>> best_reason({"rules": [], "neighbours": []})
+        'the vectors alone'
+    """
+    for entry in reason["rules"]:
+        if entry["contribution"] > 0 and entry["premises"]:
+            premises = " and ".join(fact(p) for p in entry["premises"][0])
+            others = len(reason["rules"]) - 1
+            return f"{premises}, since {entry['rule']}" + (f" (+{others} more rules)" if others else "")
+    if reason["neighbours"]:
+        return f"the vectors alone: like {fact(reason['neighbours'][0]['fact'])}"
+    return "the vectors alone"
+
+
+def _text(cell: object) -> str:
+    if isinstance(cell, bool) or not isinstance(cell, int):
+        return str(cell)
+    return f"{cell:,}"

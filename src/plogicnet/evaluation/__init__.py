@@ -1,0 +1,19 @@
+"""Filtered ranking, calibration, and their reports."""
+
+from plogicnet.evaluation.calibration import Calibration, calibrate, columns_of, reliability, sample
+from plogicnet.evaluation.ranking import Ranks, filter_splits, rank, report, summary
+from plogicnet.evaluation.systems import System
+
+__all__ = [
+    "Calibration",
+    "Ranks",
+    "System",
+    "calibrate",
+    "columns_of",
+    "filter_splits",
+    "rank",
+    "reliability",
+    "report",
+    "sample",
+    "summary",
+]

@@ -1,0 +1,129 @@
+"""Calibration: from scores to the probability that is shown to people, fitted on validation triples."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+import numpy as np
+from scipy import sparse, special
+
+from plogicnet.graph import HEAD, TAIL, BoolArray, FloatArray, IntArray, KnowledgeGraph, TripleSet
+from plogicnet.kge import Embedding
+from plogicnet.mln import Pseudolikelihood, RuleScores, newton
+
+NEGATIVES = 100
+"""Sampled corruptions per validation triple and side; each stands for its share of all entities."""
+TRIPLES_MOST = 5_000
+RIDGE = 1e-2
+BINS = 10
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Logistic regression on the embedding's score (logit q), the rules' evidence, and whether any rule reaches it.
+
+    Example:
+        >>> Calibration(intercept=0.0, score=1.0, evidence=0.0, reached=0.0).probability(np.zeros((1, 3)))
+        array([0.5])
+    """
+
+    intercept: float
+    score: float
+    evidence: float
+    reached: float
+
+    def probability(self, columns: FloatArray) -> FloatArray:
+        """σ of the weighted columns (score, evidence, reached)."""
+        return np.asarray(special.expit(self.intercept + columns @ np.array([self.score, self.evidence, self.reached])))
+
+    def to_json(self) -> dict[str, float]:
+        """The coefficients."""
+        return asdict(self)
+
+
+def columns_of(embedding: Embedding | None, rules: RuleScores, triples: IntArray) -> FloatArray:
+    """The columns (score, evidence, reached) of given triples.
+
+    Example:
+        >>> columns_of(embedding, rules, triples)  # doctest: +SKIP
+    """
+    score = embedding.score(triples).double().cpu().numpy() if embedding else np.zeros(len(triples))
+    odds, reached = rules.of_triples(triples)
+    return np.stack([score, odds - rules.base[triples[:, 1]], reached.astype(float)], axis=1)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Triples of a split (label 1) and their corruptions (label 0), with what each row stands for."""
+
+    triples: IntArray
+    label: FloatArray
+    count: FloatArray
+
+
+def sample(graph: KnowledgeGraph, split: str, splits: Sequence[str], seed: int) -> Sample:
+    """The triples of a split and sampled corruptions of both sides that are in none of the given splits.
+
+    Uniform corruptions are few beside all the entities a query could be answered with, so each counts for its share of
+    them: a probability of 0.9 then means that nine of ten such candidates are right, not nine of ten against one
+    random corruption each.
+
+    Example:
+        >>> rows = [(str(i), "next", str(i + 1)) for i in range(100)]
+        >>> graph = KnowledgeGraph.from_names(rows).with_validation(seed=0)
+        >>> sample(graph, "valid", ["train", "valid"], seed=0).label.sum()
+        5.0
+    """
+    rng = np.random.default_rng([seed, 7])
+    positives = graph.split(split)
+    if len(positives) > TRIPLES_MOST:
+        positives = positives[np.sort(rng.choice(len(positives), TRIPLES_MOST, replace=False))]
+    n = len(graph.entities)
+    each = min(NEGATIVES, n)
+    corrupted = []
+    for column in (HEAD, TAIL):
+        rows = np.repeat(positives, each, axis=0)
+        rows[:, column] = np.tile(np.arange(n), len(positives)) if each == n else rng.integers(n, size=len(rows))
+        corrupted.append(rows)
+    negatives = np.concatenate(corrupted)
+    known = TripleSet.of(np.concatenate([graph.split(s) for s in splits]), n)
+    negatives = negatives[~known.contains(negatives)]
+    count = np.concatenate([np.full(len(positives), 2.0), np.full(len(negatives), n / each)])
+    label = np.concatenate([np.ones(len(positives)), np.zeros(len(negatives))])
+    return Sample(np.concatenate([positives, negatives]), label, count)
+
+
+def calibrate(columns: FloatArray, labels: Sample) -> Calibration:
+    """Fits the regression by the rule model's own solver.
+
+    Example:
+        >>> calibrate(columns, labels)  # doctest: +SKIP
+    """
+    design = np.column_stack([np.ones(len(columns)), columns])
+    objective = Pseudolikelihood(
+        sparse.csr_array(design), np.zeros(len(design)), labels.label, l2=RIDGE, count=labels.count
+    )
+    return Calibration(*newton(objective).tolist())
+
+
+def reliability(probability: FloatArray, labels: Sample) -> dict[str, object]:
+    """Brier score, expected calibration error and the reliability curve.
+
+    Example:
+        >>> perfect = Sample(np.zeros((2, 3), dtype=int), np.array([1.0, 0.0]), np.ones(2))
+        >>> reliability(np.array([1.0, 0.0]), perfect)["brier"]
+        0.0
+    """
+    share = labels.count / labels.count.sum()
+    brier = float(share @ (probability - labels.label) ** 2)
+    place = np.minimum((probability * BINS).astype(int), BINS - 1)
+    curve, error = [], 0.0
+    for number in range(BINS):
+        inside: BoolArray = place == number
+        weight = float(share[inside].sum())
+        if not weight:
+            continue
+        predicted = float(share[inside] @ probability[inside]) / weight
+        true = float(share[inside] @ labels.label[inside]) / weight
+        error += weight * abs(predicted - true)
+        curve.append({"predicted": predicted, "true": true, "share": weight})
+    return {"brier": brier, "ece": error, "curve": curve}

@@ -1,0 +1,359 @@
+"""PLogicNet: fit, evaluate, predict, explain, save, load."""
+
+import logging
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import torch
+from scipy import special
+
+from plogicnet import run
+from plogicnet.config import Config
+from plogicnet.em import Clock, Outcome, run_em, systems
+from plogicnet.errors import InputError
+from plogicnet.evaluation import (
+    Calibration,
+    calibrate,
+    columns_of,
+    filter_splits,
+    rank,
+    reliability,
+    report,
+    sample,
+)
+from plogicnet.graph import HEAD, RELATION, TAIL, BoolArray, FloatArray, IntArray, KnowledgeGraph, TripleSet
+from plogicnet.grounding import Mined, mine
+from plogicnet.mln import RuleScores, probability
+from plogicnet.progress import Progress, silent
+from plogicnet.rules import RuleTable
+
+log = logging.getLogger(__name__)
+JUDGE_AT_ONCE = 262_144
+NEIGHBOURS = 5
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """One judged triple, in names.
+
+    Attributes:
+        probability: calibrated on validation triples: of such candidates, so many are right.
+        q: the embedding's own probability; None without an embedding.
+        p_w: the rules' own probability.
+        known: whether it is a training triple.
+        in_hidden: whether a rule concludes it from training triples.
+    """
+
+    head: str
+    relation: str
+    tail: str
+    probability: float
+    q: float | None
+    p_w: float
+    known: bool
+    in_hidden: bool
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A trained model: the graph, what EM left behind, and the calibration; with what is derived from them."""
+
+    graph: KnowledgeGraph
+    outcome: Outcome
+    calibration: Calibration
+    candidates: int
+
+    @cached_property
+    def rules(self) -> RuleScores:
+        """The rule model's answers."""
+        return self.outcome.rule_model.scores(self.graph)
+
+    def probability(self, triples: IntArray) -> FloatArray:
+        """The calibrated probability of triples; a constraint makes it zero."""
+        p = self.calibration.probability(columns_of(self.outcome.embedding, self.rules, triples))
+        return np.where(self.rules.forbidden(triples), 0.0, p)
+
+
+class PLogicNet:
+    """A Markov logic network and an embedding trained together; rank by both, and say why.
+
+    Example:
+        >>> from plogicnet.graph import demo_family
+        >>> model = PLogicNet(Config().with_preset("best/family")).fit(demo_family())  # doctest: +SKIP
+        >>> model.predict(head="anna_berg", relation="mother")  # doctest: +SKIP
+    """
+
+    def __init__(self, config: Config | None = None) -> None:
+        self.config = config or Config()
+        self.clock = Clock()
+        self.metrics: dict[str, object] = {}
+        self._fitted: Fitted | None = None
+
+    @property
+    def fitted(self) -> Fitted:
+        """What training left behind; an error before it."""
+        if self._fitted is None:
+            raise InputError("this model is not trained yet: call fit(graph), or PLogicNet.load(run)")
+        return self._fitted
+
+    @property
+    def rules(self) -> RuleTable:
+        """The learned rules, strongest first, then the constraints."""
+        model = self.fitted.outcome.rule_model
+        return model.rules.by_weight().joined(model.constraints)
+
+    @property
+    def history(self) -> tuple[dict[str, object], ...]:
+        """One entry per EM iteration."""
+        return self.fitted.outcome.history
+
+    def fit(self, graph: KnowledgeGraph, progress: Progress = silent) -> "PLogicNet":
+        """Mines rules, then trains vectors and rule weights in turn; calibrates and evaluates at the end.
+
+        Example:
+            >>> PLogicNet().fit(graph)  # doctest: +SKIP
+        """
+        config = self.config
+        torch.set_num_threads(config.threads or os.cpu_count() or 1)
+        graph = graph.with_validation(config.seed)
+        if graph.held_out:
+            log.warning("no valid split: %d training triples are held out for λ and calibration", graph.held_out)
+        nothing = RuleTable.of([], [], [])
+        with self.clock("mine"):
+            used = config.em.rules and config.rules.mine
+            mined = mine(graph, config.rules, progress) if used else Mined(nothing, nothing, 0)
+        outcome = run_em(graph, config, mined.rules, mined.constraints, self.clock, progress)
+        rules = outcome.rule_model.scores(graph)
+        labels = sample(graph, "valid", ["train", "valid"], config.seed)
+        calibration = calibrate(columns_of(outcome.embedding, rules, labels.triples), labels)
+        self._fitted = Fitted(graph, outcome, calibration, mined.candidates)
+        with self.clock("evaluate"):
+            self.metrics = {
+                "lambda": outcome.lambda_,
+                "calibration": calibration.to_json(),
+                "candidates": mined.candidates,
+                "valid": self.evaluate("valid", progress),
+            }
+            if len(graph.test):
+                self.metrics["test"] = self.evaluate("test", progress)
+        return self
+
+    def evaluate(self, split: str = "test", progress: Progress = silent) -> dict[str, object]:
+        """Filtered ranks of a split by each half alone, pLogicNet and pLogicNet*, and how good the probabilities are.
+
+        Example:
+            >>> model.evaluate()["plogicnet*"]["mrr"]  # doctest: +SKIP
+        """
+        f = self.fitted
+        if not len(f.graph.split(split)):
+            raise InputError(f"the graph has no {split} triples to evaluate on")
+        if split == "train":
+            raise InputError("train is what the model learned from; evaluate on valid or test")
+        embedding, memory = f.outcome.embedding, self.config.evaluation.batch_memory_mb
+        ranks = rank(f.graph, split, embedding, f.rules, systems(self.config, f.outcome.lambda_), memory, progress)
+        labels = sample(f.graph, split, filter_splits(split), self.config.seed)
+        return {
+            "split": split,
+            "lambda": f.outcome.lambda_,
+            **{name: report(f.graph, split, r) for name, r in ranks.items()},
+            "calibration": reliability(f.probability(labels.triples), labels),
+        }
+
+    def predict(
+        self,
+        head: str | None = None,
+        relation: str | None = None,
+        tail: str | None = None,
+        top: int = 10,
+        include_known: bool = False,
+    ) -> list[Prediction]:
+        """The most probable answers to a query with one part left open, or the judgement of a whole triple.
+
+        Example:
+            >>> model.predict(head="anna_berg", relation="mother", top=3)  # doctest: +SKIP
+        """
+        graph = self.fitted.graph
+        names = (head, relation, tail)
+        sizes = (len(graph.entities), len(graph.relations), len(graph.entities))
+        vocabularies = (graph.entities, graph.relations, graph.entities)
+        open_parts = [i for i in (HEAD, RELATION, TAIL) if names[i] is None]
+        if len(open_parts) > 1:
+            raise InputError("leave one of head, relation and tail open, not more")
+        count = sizes[open_parts[0]] if open_parts else 1
+        triples = np.empty((count, 3), dtype=np.int64)
+        for i, (name, vocabulary) in enumerate(zip(names, vocabularies, strict=True)):
+            triples[:, i] = np.arange(count) if name is None else vocabulary.id(name)
+        if open_parts and not include_known:
+            triples = triples[~graph.observed.contains(triples)]
+        return self.judge(self._best(triples, top))
+
+    def complete(self, min_probability: float, top: int | None = None) -> list[Prediction]:
+        """The missing facts of at least this probability, most probable first.
+
+        Candidates are what rules conclude and, for each relation, the pairs of entities seen at its two ends.
+
+        Example:
+            >>> model.complete(min_probability=0.9)  # doctest: +SKIP
+        """
+        found = np.concatenate(
+            [chunk[self.fitted.probability(chunk) >= min_probability] for chunk in self._completions()]
+        )
+        missing = TripleSet.of(found, len(self.fitted.graph.entities)).triples
+        return self.judge(self._best(missing, len(missing) if top is None else top))
+
+    def judge(self, triples: IntArray) -> list[Prediction]:
+        """Judges given triples, in their order.
+
+        Example:
+            >>> model.judge(graph.test[:3])  # doctest: +SKIP
+        """
+        f = self.fitted
+        columns = columns_of(f.outcome.embedding, f.rules, triples)
+        odds, reached = f.rules.of_triples(triples)
+        known = f.graph.observed.contains(triples)
+        embedded = f.outcome.embedding is not None
+        rows = zip(
+            triples,
+            f.probability(triples).tolist(),
+            special.expit(columns[:, 0]).tolist(),
+            probability(odds).tolist(),
+            known.tolist(),
+            (reached & ~known).tolist(),
+            strict=True,
+        )
+        return [Prediction(*f.graph.names(t), p, q if embedded else None, *rest) for t, p, q, *rest in rows]
+
+    def explain(self, head: str, relation: str, tail: str) -> dict[str, object]:
+        """Why a triple is held probable: each rule's contribution to the log-odds with its premises, and similar facts.
+
+        Example:
+            >>> model.explain("anna_berg", "mother", "ben_berg")["rules"]  # doctest: +SKIP
+        """
+        f = self.fitted
+        triple = f.graph.numbers(head, relation, tail)
+        judged = self.judge(triple[None, :])[0]
+        odds, _ = f.rules.of_triples(triple[None, :])
+        return {
+            "triple": [head, relation, tail],
+            "probability": judged.probability,
+            "q": judged.q,
+            "p_w": judged.p_w,
+            "log_odds": float(odds[0]),
+            "base": float(f.rules.base[triple[RELATION]]),
+            "known": judged.known,
+            "forbidden": bool(f.rules.forbidden(triple[None, :])[0]),
+            "rules": self._contributions(triple),
+            "neighbours": self._neighbours(triple),
+        }
+
+    def save(self, path: str | Path) -> None:
+        """Writes a run directory.
+
+        Example:
+            >>> model.save("runs/family")  # doctest: +SKIP
+        """
+        f = self.fitted
+        run.write(Path(path), self.config, f.graph, f.outcome, self.metrics, self.clock.seconds)
+
+    @classmethod
+    def load(cls, path: str | Path, settings: Mapping[str, object] | None = None) -> "PLogicNet":
+        """Opens a run directory; settings by dotted key, as the device, may differ from the run's own.
+
+        Example:
+            >>> PLogicNet.load("runs/family").evaluate()  # doctest: +SKIP
+        """
+        config, graph, outcome, metrics = run.read(Path(path), settings or {})
+        torch.set_num_threads(config.threads or os.cpu_count() or 1)
+        model = cls(config)
+        model.metrics = metrics
+        model._fitted = Fitted(graph, outcome, Calibration(**metrics["calibration"]), metrics["candidates"])
+        return model
+
+    def _best(self, triples: IntArray, top: int) -> IntArray:
+        """The most probable of some triples, in order."""
+        order = np.argsort(-self.fitted.probability(triples), kind="stable")
+        return triples[order[:top]]
+
+    def _completions(self) -> Iterator[IntArray]:
+        """Candidates for completion, none of them known, in pieces of bounded size."""
+        f = self.fitted
+        yield f.outcome.rule_model.groundings.hidden
+        for relation in range(len(f.graph.relations)):
+            facts = f.graph.train[f.graph.train[:, RELATION] == relation]
+            heads, tails = np.unique(facts[:, HEAD]), np.unique(facts[:, TAIL])
+            step = max(1, JUDGE_AT_ONCE // max(1, len(tails)))
+            for start in range(0, len(heads), step):
+                grid = np.meshgrid(heads[start : start + step], relation, tails, indexing="ij")
+                triples = np.stack([g.ravel() for g in grid], axis=1)
+                yield triples[~f.graph.observed.contains(triples)]
+
+    def _contributions(self, triple: IntArray) -> list[dict[str, object]]:
+        """Each rule that takes part in a triple's log-odds: matrix entry × weight, and the premises behind it."""
+        f = self.fitted
+        model = f.outcome.rule_model
+        row = int(model.groundings.triples.find(triple[None, :])[0])
+        if row < 0:
+            return []
+        start, stop = model.matrix.indptr[row : row + 2]
+        concluding = model.groundings.of(row)
+        padded = np.append(model.truth, True)
+        concluding = concluding[padded[model.groundings.premises[concluding]].all(axis=1)]
+        entries = []
+        for rule, value in zip(model.matrix.indices[start:stop], model.matrix.data[start:stop], strict=True):
+            own = model.groundings.premises[concluding[model.groundings.rule[concluding] == rule]]
+            entries.append(
+                {
+                    "rule": str(model.rules.rules[rule]),
+                    "weight": float(model.rules.weight[rule]),
+                    "groundings": len(own),
+                    "contribution": float(value * model.rules.weight[rule]),
+                    "premises": [[list(f.graph.names(t)) for t in self._facts(p)] for p in own],
+                }
+            )
+        return sorted(entries, key=lambda entry: -abs(float(str(entry["contribution"]))))
+
+    def _facts(self, premises: IntArray) -> IntArray:
+        return self.fitted.outcome.rule_model.groundings.triples.triples[premises[premises >= 0]]
+
+    def _neighbours(self, triple: IntArray) -> list[dict[str, object]]:
+        """The entities most similar to the head (tail) that are known to have the same fact with the tail (head)."""
+        f = self.fitted
+        vectors = f.outcome.embedding.vectors() if f.outcome.embedding else None
+        if vectors is None:
+            return []
+        found: list[dict[str, object]] = []
+        for column, other in ((HEAD, TAIL), (TAIL, HEAD)):
+            same: BoolArray = (f.graph.train[:, RELATION] == triple[RELATION]) & (
+                f.graph.train[:, other] == triple[other]
+            )
+            entities = np.setdiff1d(f.graph.train[same][:, column], triple[column])
+            own = vectors[int(triple[column])][None, :]
+            similarity = (
+                torch.cosine_similarity(vectors[torch.from_numpy(entities).to(vectors.device)], own).cpu().numpy()
+            )
+            for at in np.argsort(-similarity, kind="stable")[:NEIGHBOURS]:
+                fact = triple.copy()
+                fact[column] = entities[at]
+                found.append(
+                    {
+                        "entity": f.graph.entities.names[entities[at]],
+                        "similar_to": f.graph.entities.names[triple[column]],
+                        "similarity": float(similarity[at]),
+                        "fact": list(f.graph.names(fact)),
+                    }
+                )
+        return found
+
+
+def prediction_rows(predictions: list[Prediction]) -> list[dict[str, object]]:
+    """Predictions as dictionaries, for JSON.
+
+    Example:
+        >>> prediction_rows([Prediction("a", "r", "b", 0.5, 0.5, 0.5, False, False)])[0]["head"]
+        'a'
+    """
+    return [asdict(p) for p in predictions]

@@ -1,0 +1,145 @@
+"""A run directory: everything needed to evaluate, predict and explain, in files that people and programs can read."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from plogicnet.config import Config
+from plogicnet.em import Outcome, build_rule_model
+from plogicnet.errors import InputError
+from plogicnet.files import replacing, write_text
+from plogicnet.graph import SPLITS, KnowledgeGraph, Vocabulary
+from plogicnet.kge import VectorModel
+from plogicnet.rules import RuleTable
+
+COLUMNS = ("head", "relation", "tail")
+
+
+def write(
+    path: Path,
+    config: Config,
+    graph: KnowledgeGraph,
+    outcome: Outcome,
+    metrics: dict[str, object],
+    seconds: dict[str, float],
+) -> None:
+    """Writes every file of a run; metrics.json comes last and marks it as complete.
+
+    Example:
+        >>> write(Path("runs/family"), config, graph, outcome, metrics, {})  # doctest: +SKIP
+    """
+    path.mkdir(parents=True, exist_ok=True)
+    (path / "metrics.json").unlink(missing_ok=True)
+    write_text(path / "config.yaml", config.to_yaml())
+    _write_graph(path, graph)
+    model = outcome.rule_model
+    model.rules.joined(model.constraints).write(path / "rules.tsv")
+    _write_hidden(path / "hidden.parquet", graph, outcome)
+    if outcome.embedding is not None:
+        outcome.embedding.save(path / "embeddings.safetensors")
+    write_text(path / "history.jsonl", "".join(json.dumps(line) + "\n" for line in outcome.history))
+    write_text(path / "timings.json", json.dumps({k: round(v, 3) for k, v in seconds.items()}, indent=1) + "\n")
+    write_text(path / "metrics.json", json.dumps(metrics, indent=1) + "\n")
+
+
+def read_rules(path: Path) -> RuleTable:
+    """The learned rules of a complete run, strongest first, then the constraints.
+
+    Example:
+        >>> read_rules(Path("runs/family"))  # doctest: +SKIP
+    """
+    _require_complete(path)
+    return RuleTable.read(path / "rules.tsv").by_weight()
+
+
+def read(path: Path, settings: Mapping[str, object]) -> tuple[Config, KnowledgeGraph, Outcome, dict[str, Any]]:
+    """Opens a complete run; settings by dotted key override its own.
+
+    Example:
+        >>> config, graph, outcome, metrics = read(Path("runs/family"), {})  # doctest: +SKIP
+    """
+    _require_complete(path)
+    config = Config().with_file(path / "config.yaml").with_values(settings)
+    metrics: dict[str, Any] = json.loads((path / "metrics.json").read_text(encoding="utf-8"))
+    graph = _read_graph(path)
+    table = RuleTable.read(path / "rules.tsv")
+    rules, constraints = table.take(~table.constraints), table.take(table.constraints)
+    hidden = pq.read_table(path / "hidden.parquet")
+    model = build_rule_model(graph, config, rules, constraints, hidden["assumed"].to_numpy())
+    embedding = None
+    if config.em.embedding:
+        embedding = VectorModel(len(graph.entities), len(graph.relations), config.kge, config.device)
+        embedding.load(path / "embeddings.safetensors")
+    history = tuple(json.loads(line) for line in (path / "history.jsonl").read_text(encoding="utf-8").splitlines())
+    outcome = Outcome(
+        embedding, model, hidden["q"].to_numpy(), hidden["accepted"].to_numpy(), metrics["lambda"], history
+    )
+    return config, graph, outcome, metrics
+
+
+def _require_complete(path: Path) -> None:
+    if not path.is_dir():
+        raise InputError(f"no run at {path}: no such directory; `plogicnet train GRAPH --out {path}` makes one")
+    if not (path / "metrics.json").is_file():
+        raise InputError(f"{path} holds no complete run (there is no metrics.json); train it again")
+
+
+def _write_graph(path: Path, graph: KnowledgeGraph) -> None:
+    """The vocabularies as `number⇥name`, the splits as numbers, so that a run needs no other file."""
+    for name, vocabulary in (("entities", graph.entities), ("relations", graph.relations)):
+        lines = (f"{number}\t{entry}\n" for number, entry in enumerate(vocabulary.names))
+        write_text(path / f"{name}.tsv", "".join(lines))
+    triples = np.concatenate([graph.split(s) for s in SPLITS]).astype(np.int32)
+    splits = np.repeat(SPLITS, [len(graph.split(s)) for s in SPLITS])
+    table = pa.table({"split": splits} | {c: triples[:, i] for i, c in enumerate(COLUMNS)})
+    about = {"name": graph.name, "duplicates": graph.duplicates, "held_out": graph.held_out}
+    table = table.replace_schema_metadata({"plogicnet": json.dumps(about)})
+    with replacing(path / "graph.parquet") as beside:
+        pq.write_table(table, beside, compression="zstd")
+
+
+def _read_graph(path: Path) -> KnowledgeGraph:
+    entities, relations = _read_names(path / "entities.tsv"), _read_names(path / "relations.tsv")
+    table = pq.read_table(path / "graph.parquet")
+    about = json.loads(table.schema.metadata[b"plogicnet"])
+    split = np.array(table["split"].to_pylist(), dtype=object)
+    triples = np.stack([table[c].to_numpy().astype(np.int64) for c in COLUMNS], axis=1)
+    return KnowledgeGraph(
+        about["name"],
+        Vocabulary("entity", entities),
+        Vocabulary("relation", relations),
+        triples[split == "train"],
+        triples[split == "valid"],
+        triples[split == "test"],
+        about["duplicates"],
+        about["held_out"],
+    )
+
+
+def _read_names(file: Path) -> tuple[str, ...]:
+    # decoded by hand: reading as text would turn a carriage return inside a name into a line break
+    return tuple(line.partition("\t")[2] for line in file.read_bytes().decode().split("\n")[:-1])
+
+
+def _write_hidden(file: Path, graph: KnowledgeGraph, outcome: Outcome) -> None:
+    """Every hidden triple in names with q, p_w, whether accepted, and whether the last M-step assumed it true."""
+    model = outcome.rule_model
+    hidden = model.groundings.hidden
+    columns = {
+        "head": graph.entities.take(hidden[:, 0]),
+        "relation": graph.relations.take(hidden[:, 1]),
+        "tail": graph.entities.take(hidden[:, 2]),
+        "q": outcome.hidden_q,
+        "p_w": model.hidden_p_w,
+        "accepted": outcome.accepted,
+        "assumed": model.truth[~model.groundings.observed],
+    }
+    types = {c: pa.string() for c in COLUMNS}
+    table = pa.table({c: pa.array(v, type=types.get(c)) for c, v in columns.items()})
+    with replacing(file) as beside:
+        pq.write_table(table, beside, compression="zstd")

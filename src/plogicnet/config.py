@@ -138,7 +138,9 @@ class EM:
         "probability", "pLogicNet*: q + lambda * p_w (Eq. 10), or score + lambda * rule log-odds"
     )
     lambda_: float | Literal["auto"] = setting("auto", "auto: chosen on validation from lambda_grid", low=0)
-    lambda_grid: tuple[float, ...] = setting((0, 0.1, 0.5, 1, 2, 5, 20, 100), "what lambda is chosen from", low=0)
+    lambda_grid: tuple[float, ...] = setting(
+        (0.0, 0.1, 0.5, 1.0, 2.0, 5.0, 20.0, 100.0), "what lambda is chosen from", low=0
+    )
 
 
 @dataclass(frozen=True)

@@ -242,15 +242,15 @@ def validate(
     grid = sorted(set(config.em.lambda_grid)) if given == "auto" else [float(given)]
     if embedding is None or not len(rules.reached):
         grid = grid[:1] if given != "auto" else [0.0]
-    named = {f"λ={value:g}": systems(config, value)["plogicnet*"] for value in grid}
+    named = {f"λ={value!r}": systems(config, value)["plogicnet*"] for value in grid}
     compared = {name: s for name, s in systems(config, 0.0).items() if name != "plogicnet*"} | named
     ranks: Mapping[str, Ranks] = rank(
         graph, "valid", embedding, rules, compared, config.evaluation.batch_memory_mb, progress
     )
     figures = {name: summary(r.realistic) for name, r in ranks.items()}
-    best = max(grid, key=lambda value: (figures[f"λ={value:g}"]["mrr"], -value))
+    best = max(grid, key=lambda value: (figures[f"λ={value!r}"]["mrr"], -value))
     kept = {name: figures[name] for name in compared if name not in named}
-    return best, kept | {"plogicnet*": figures[f"λ={best:g}"]}
+    return best, kept | {"plogicnet*": figures[f"λ={best!r}"]}
 
 
 def _discovered(graph: KnowledgeGraph, model: RuleModel, accepted: BoolArray) -> dict[str, object]:

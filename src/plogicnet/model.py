@@ -136,10 +136,8 @@ class PLogicNet:
                 "lambda": outcome.lambda_,
                 "calibration": calibration.to_json(),
                 "candidates": mined.candidates,
-                "valid": self.evaluate("valid", progress),
             }
-            if len(graph.test):
-                self.metrics["test"] = self.evaluate("test", progress)
+            self.metrics |= {s: self.evaluate(s, progress) for s in ("valid", "test") if len(graph.split(s))}
         return self
 
     def evaluate(self, split: str = "test", progress: Progress = silent) -> dict[str, object]:
@@ -176,6 +174,8 @@ class PLogicNet:
         Example:
             >>> model.predict(head="anna_berg", relation="mother", top=3)  # doctest: +SKIP
         """
+        if top < 1:
+            raise InputError(f"top: {top} answers cannot be given; ask for 1 or more")
         graph = self.fitted.graph
         names = (head, relation, tail)
         sizes = (len(graph.entities), len(graph.relations), len(graph.entities))

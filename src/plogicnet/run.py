@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyarrow import csv
 
 from plogicnet.config import Config
 from plogicnet.em import Outcome, build_rule_model
@@ -18,6 +19,10 @@ from plogicnet.kge import VectorModel
 from plogicnet.rules import RuleTable
 
 COLUMNS = ("head", "relation", "tail")
+FILES = (
+    *("config.yaml", "graph.parquet", "entities.tsv", "relations.tsv"),
+    *("rules.tsv", "hidden.parquet", "history.jsonl", "metrics.json"),
+)
 
 
 def write(
@@ -40,7 +45,9 @@ def write(
     model = outcome.rule_model
     model.rules.joined(model.constraints).write(path / "rules.tsv")
     _write_hidden(path / "hidden.parquet", graph, outcome)
-    if outcome.embedding is not None:
+    if outcome.embedding is None:
+        (path / "embeddings.safetensors").unlink(missing_ok=True)
+    else:
         outcome.embedding.save(path / "embeddings.safetensors")
     write_text(path / "history.jsonl", "".join(json.dumps(line) + "\n" for line in outcome.history))
     write_text(path / "timings.json", json.dumps({k: round(v, 3) for k, v in seconds.items()}, indent=1) + "\n")
@@ -73,6 +80,8 @@ def read(path: Path, settings: Mapping[str, object]) -> tuple[Config, KnowledgeG
     model = build_rule_model(graph, config, rules, constraints, hidden["assumed"].to_numpy())
     embedding = None
     if config.em.embedding:
+        if not (path / "embeddings.safetensors").is_file():
+            raise InputError(f"{path} is damaged: its file embeddings.safetensors is missing")
         embedding = VectorModel(len(graph.entities), len(graph.relations), config.kge, config.device)
         embedding.load(path / "embeddings.safetensors")
     history = tuple(json.loads(line) for line in (path / "history.jsonl").read_text(encoding="utf-8").splitlines())
@@ -87,13 +96,18 @@ def _require_complete(path: Path) -> None:
         raise InputError(f"no run at {path}: no such directory; `plogicnet train GRAPH --out {path}` makes one")
     if not (path / "metrics.json").is_file():
         raise InputError(f"{path} holds no complete run (there is no metrics.json); train it again")
+    for name in FILES:
+        if not (path / name).is_file():
+            raise InputError(f"{path} is damaged: its file {name} is missing")
 
 
 def _write_graph(path: Path, graph: KnowledgeGraph) -> None:
     """The vocabularies as `number⇥name`, the splits as numbers, so that a run needs no other file."""
-    for name, vocabulary in (("entities", graph.entities), ("relations", graph.relations)):
-        lines = (f"{number}\t{entry}\n" for number, entry in enumerate(vocabulary.names))
-        write_text(path / f"{name}.tsv", "".join(lines))
+    for file, vocabulary in (("entities.tsv", graph.entities), ("relations.tsv", graph.relations)):
+        names = pa.table({"number": np.arange(len(vocabulary)), "name": pa.array(vocabulary.names, pa.string())})
+        with replacing(path / file) as beside:
+            # a name with a tab, a quote or a line break is quoted
+            csv.write_csv(names, beside, csv.WriteOptions(include_header=False, delimiter="\t", quoting_style="needed"))
     triples = np.concatenate([graph.split(s) for s in SPLITS]).astype(np.int32)
     splits = np.repeat(SPLITS, [len(graph.split(s)) for s in SPLITS])
     table = pa.table({"split": splits} | {c: triples[:, i] for i, c in enumerate(COLUMNS)})
@@ -122,8 +136,13 @@ def _read_graph(path: Path) -> KnowledgeGraph:
 
 
 def _read_names(file: Path) -> tuple[str, ...]:
-    # decoded by hand: reading as text would turn a carriage return inside a name into a line break
-    return tuple(line.partition("\t")[2] for line in file.read_bytes().decode().split("\n")[:-1])
+    table = csv.read_csv(
+        file,
+        read_options=csv.ReadOptions(column_names=["number", "name"]),
+        parse_options=csv.ParseOptions(delimiter="\t", newlines_in_values=True),
+        convert_options=csv.ConvertOptions(column_types={"name": pa.string()}, strings_can_be_null=False),
+    )
+    return tuple(table["name"].to_pylist())
 
 
 def _write_hidden(file: Path, graph: KnowledgeGraph, outcome: Outcome) -> None:

@@ -14,23 +14,24 @@ def main() -> None:
 
 
 def _exit_code() -> int:
-    import click
     import typer
 
     from plogicnet.cli.app import app
     from plogicnet.errors import InputError
 
+    # click's ClickException, by way of a subclass: newer versions of typer carry their own copy of click
+    usage_error: type[Exception] = typer.BadParameter.__mro__[2]
     try:
         result = typer.main.get_command(app).main(prog_name="plogicnet", standalone_mode=False)
         sys.stdout.flush()
         return result if isinstance(result, int) else 0
-    except click.ClickException as error:
-        error.show()
+    except usage_error as error:
+        error.show()  # type: ignore[attr-defined]
         return 2
     except InputError as error:
         print(f"plogicnet: {error}", file=sys.stderr)
         return 2
-    except (KeyboardInterrupt, click.Abort):
+    except (KeyboardInterrupt, typer.Abort):
         print("plogicnet: interrupted", file=sys.stderr)
         return 130
     except BrokenPipeError:

@@ -35,8 +35,8 @@ def tell(settings: Config, out: Path | None, quiet: bool) -> dict[str, object]:
     graph = demo_family(settings.seed)
     held_out = len(graph.valid) + len(graph.test)
     screen.print(
-        f"A family of {len(graph.entities)} people: {len(graph.train):,} known facts of {len(graph.relations)} relations,"
-        f" a few of them wrong; {held_out:,} true facts held out."
+        f"A family of {len(graph.entities)} people: {len(graph.train):,} known facts of"
+        f" {len(graph.relations)} relations, a few of them wrong; {held_out:,} true facts held out."
     )
     model = PLogicNet(settings).fit(graph, for_stderr())
     fitted = model.fitted

@@ -177,9 +177,9 @@ def mined_text(counts: Mapping[str, Any]) -> str:
         'Mined 2 rules of 5 candidates (2 inverse) and 0 constraints; they conclude 3 hidden triples by 9 groundings.'
     """
     kinds = ", ".join(f"{n:,} {pattern}" for pattern, n in counts["rules"].items())
-    rules = sum(counts["rules"].values())
+    rules = f"{sum(counts['rules'].values()):,} rules of {counts['candidates']:,} candidates ({kinds})"
     return (
-        f"Mined {rules:,} rules of {counts['candidates']:,} candidates ({kinds}) and {counts['irreflexive']:,} constraints;"
+        f"Mined {rules} and {counts['irreflexive']:,} constraints;"
         f" they conclude {counts['hidden']:,} hidden triples by {counts['groundings']:,} groundings."
     )
 

@@ -83,7 +83,8 @@ def rank(
                 part = triples[start : start + size]
                 known, relations, truth = part[:, known_column], part[:, RELATION], part[:, asked_column]
                 owners, others, _ = answers.lookup(known, relations)
-                queries = prepare(embedding, rules, known, relations, side, (owners, others))
+                rivals = others != truth[owners]  # the truth itself competes
+                queries = prepare(embedding, rules, known, relations, side, (owners[rivals], others[rivals]))
                 for name, system in systems.items():
                     counts = _count(keys(system, queries), truth, queries.known)
                     better[name][start : start + size, column] = counts[0]
@@ -100,11 +101,10 @@ def _count(by: Keys, truth: IntArray, known: torch.Tensor) -> tuple[IntArray, In
     rows = torch.arange(len(truth), device=known.device)
     at = torch.from_numpy(truth.copy()).to(known.device)
     first, second = by.first[rows, at][:, None], by.second[rows, at][:, None]
-    known[rows, at] = True
     same = by.first == first
-    better = (by.first > first) | (same & (by.second > second))
-    level = same & (by.second == second)
-    return tuple((mask & ~known).sum(1).cpu().numpy() for mask in (better, level))  # type: ignore[return-value]
+    better = ((by.first > first) | (same & (by.second > second))) & ~known
+    level = same & (by.second == second) & ~known
+    return better.sum(1).cpu().numpy(), level.sum(1).cpu().numpy() - 1  # the truth is level with itself
 
 
 def summary(ranks: FloatArray) -> dict[str, float]:

@@ -115,7 +115,7 @@ def _hits(world: World, pairs: IntArray, counts: IntArray) -> IntArray:
     """For each relation, how much of the pairs' count is observed under it."""
     keys, relations = world.by_pair
     owners, at = expand_ranges(np.searchsorted(keys, pairs, "left"), np.searchsorted(keys, pairs, "right"))
-    hits = np.bincount(relations[at], weights=counts[owners])
+    hits = np.bincount(relations[at], weights=counts[owners], minlength=int(relations.max()) + 1)
     return hits.astype(np.int64)
 
 

@@ -24,4 +24,5 @@ def self_adversarial_loss(
     """
     share = torch.softmax((temperature * negative.detach()).masked_fill(~usable, -torch.inf), dim=-1).nan_to_num(0.0)
     per_positive = -(logsigmoid(positive) + (share * logsigmoid(-negative)).sum(-1)) / 2
-    return (weight * per_positive).sum() / weight.sum()
+    # weights may all vanish in float32: then there is nothing to learn, not 0/0
+    return (weight * per_positive).sum() / weight.sum().clamp_min(torch.finfo(weight.dtype).tiny)

@@ -80,6 +80,8 @@ class VectorModel:
     def fit(self, examples: Examples, seed: int, warm: bool = False, progress: Progress = silent) -> None:
         """Adam on the self-adversarial loss; the rate falls to a tenth, with fresh Adam state, at half of the steps."""
         s = self.settings
+        if len(examples.negatives):
+            raise InputError("em.hidden_negatives: explicit negatives are planned but not built yet")
         if not warm:
             self._initialise(seed)
         parameters = [self.entity.requires_grad_(), self.relation.requires_grad_()]
@@ -87,15 +89,15 @@ class VectorModel:
         try:
             with progress(f"training {s.model}", s.steps) as advance:
                 for step in range(s.steps):
-                    if step == 0 or step == s.steps // 2:
-                        rate = s.learning_rate if step == 0 and s.steps > 1 else s.learning_rate / 10
-                        optimizer = torch.optim.Adam(parameters, lr=rate)
+                    if step in (0, s.steps // 2):
+                        optimizer = torch.optim.Adam(parameters, lr=s.learning_rate / (10 if step else 1))
                     optimizer.zero_grad()
                     loss = self._loss(sampler, step)
                     loss.backward()  # type: ignore[no-untyped-call]
                     optimizer.step()
                     if (step + 1) % LOOK_EVERY == 0 or step + 1 == s.steps:
-                        advance((step % LOOK_EVERY) + 1, f"loss {self._looked_at(loss, step):.4f}")
+                        advance((step % LOOK_EVERY) + 1, f"loss {self._looked_at(loss.detach(), step):.4f}")
+            self._looked_at(self.entity.detach().abs().sum(), s.steps)  # the last update may have been one too far
         finally:
             for parameter in parameters:
                 parameter.requires_grad_(False).grad = None
@@ -105,7 +107,7 @@ class VectorModel:
         """The scores of given triples."""
         pieces = [torch.empty(0, device=self.device)]
         for start in range(0, len(triples), SCORE_AT_ONCE):
-            part = torch.from_numpy(np.ascontiguousarray(triples[start : start + SCORE_AT_ONCE])).to(self.device)
+            part = torch.from_numpy(triples[start : start + SCORE_AT_ONCE].copy()).to(self.device)
             query = self.geometry.query(self.entity[part[:, HEAD]], self.relation[part[:, RELATION]], "tail")
             pieces.append(self.geometry.pair(query, self.entity[part[:, TAIL]]))
         return torch.cat(pieces)
@@ -129,12 +131,13 @@ class VectorModel:
     def load(self, path: Path) -> None:
         """Reads the vectors; they must have this model's shapes."""
         tensors = load_file(path)
-        for name in ("entity", "relation"):
-            own: torch.Tensor = getattr(self, name)
-            if name not in tensors or tensors[name].shape != own.shape:
+        own = {"entity": self.entity, "relation": self.relation}
+        for name, table in own.items():
+            if name not in tensors or tensors[name].shape != table.shape:
                 found = tuple(tensors[name].shape) if name in tensors else "none"
-                raise InputError(f"{path}: {name} vectors of shape {tuple(own.shape)} expected, found {found}")
-            own.copy_(tensors[name])
+                raise InputError(f"{path}: {name} vectors of shape {tuple(table.shape)} expected, found {found}")
+        for name, table in own.items():
+            table.copy_(tensors[name])
 
     def _initialise(self, seed: int) -> None:
         """Uniform within ±(γ + 2)/dim, as the recipe has it."""
@@ -154,10 +157,10 @@ class VectorModel:
         return loss
 
     def _looked_at(self, loss: torch.Tensor, step: int) -> float:
-        value = float(loss.detach())
+        value = float(loss)
         if not np.isfinite(value):
             raise FloatingPointError(
-                f"the loss is {value} at step {step + 1}; a smaller kge.learning_rate"
+                f"training left the finite numbers by step {step + 1}; a smaller kge.learning_rate"
                 f" (now {self.settings.learning_rate:g}) usually helps"
             )
         return value

@@ -1,0 +1,125 @@
+"""KnowledgeGraph: duplicates, categories, statistics, held-out triples and known answers, by plain loops."""
+
+from collections import defaultdict
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plogicnet.errors import InputError
+from plogicnet.graph import CATEGORIES, KnowledgeGraph, Side, as_triples
+from plogicnet.graph.knowledge_graph import drop_duplicates
+from reference import Triple, as_set, graphs, triples
+
+rows = st.lists(triples(3, 2), max_size=20)
+
+
+@given(rows)
+def test_drop_duplicates(given_rows: list[Triple]) -> None:
+    assert drop_duplicates(as_triples(given_rows)).tolist() == [list(row) for row in dict.fromkeys(given_rows)]
+
+
+@given(st.lists(st.tuples(*[st.sampled_from(["a", "b", "é ü", '"'])] * 3), min_size=1), rows, rows)
+def test_from_names(train: list[tuple[str, str, str]], valid: list[Triple], test: list[Triple]) -> None:
+    splits = [train, *([(str(h), f"r{r}", str(t)) for h, r, t in split] for split in (valid, test))]
+    graph = KnowledgeGraph.from_names(splits[0], splits[1], splits[2])
+    for found, split in zip((graph.train, graph.valid, graph.test), splits, strict=True):
+        assert [graph.names(row) for row in found] == list(dict.fromkeys(split))
+        for row in found:
+            np.testing.assert_array_equal(graph.numbers(*graph.names(row)), row)
+    assert graph.duplicates == sum(len(split) - len(set(split)) for split in splits)
+    assert set(graph.entities.names) == {e for split in splits for h, _, t in split for e in (h, t)}
+    assert set(graph.relations.names) == {r for split in splits for _, r, _ in split}
+
+
+def categories(graph: KnowledgeGraph) -> list[str]:
+    """Over 1.5 tails per head (heads per tail) on average, among those that occur, is N."""
+    named = []
+    for relation in range(len(graph.relations)):
+        tails, heads = defaultdict(set), defaultdict(set)
+        for h, r, t in as_set(graph.train):
+            if r == relation:
+                tails[h].add(t)
+                heads[t].add(h)
+        many = [bool(g) and sum(map(len, g.values())) / len(g) > 1.5 for g in (heads, tails)]
+        named.append("-".join("N" if m else "1" for m in many))
+    return named
+
+
+@settings(max_examples=100, deadline=None)
+@given(graphs(max_entities=5, held_out=True))
+def test_categories_and_statistics(graph: KnowledgeGraph) -> None:
+    assert list(graph.relation_categories) == categories(graph)
+    seen = {e for h, _, t in as_set(graph.train) for e in (h, t)}
+    unseen = {s: len({e for h, _, t in as_set(graph.split(s)) for e in (h, t)} - seen) for s in ("valid", "test")}
+    assert graph.statistics() == {
+        "name": "tiny",
+        "entities": len(graph.entities),
+        "relations": len(graph.relations),
+        "train": len(graph.train),
+        "valid": len(graph.valid),
+        "test": len(graph.test),
+        "duplicates": graph.duplicates,
+        "unseen_entities": unseen,
+        "relation_categories": {c: categories(graph).count(c) for c in CATEGORIES},
+    }
+
+
+@settings(max_examples=60, deadline=None)
+@given(graphs(held_out=True), st.sets(st.sampled_from(["train", "valid", "test"]), min_size=1))
+def test_known(graph: KnowledgeGraph, splits: set[str]) -> None:
+    facts = [tuple(row) for s in splits for row in graph.split(s).tolist()]
+    sides: tuple[Side, Side] = ("head", "tail")
+    for side in sides:
+        known = graph.known(splits, side)
+        for entity in range(len(graph.entities)):
+            for relation in range(len(graph.relations)):
+                answers = known.lookup(np.array([entity]), np.array([relation]))[1]
+                if side == "tail":
+                    expected = [t for h, r, t in facts if (h, r) == (entity, relation)]
+                else:
+                    expected = [h for h, r, t in facts if (t, r) == (entity, relation)]
+                assert answers.tolist() == sorted(expected)
+
+
+@pytest.mark.parametrize(
+    ("size", "share"), [(2, 1), (19, 1), (100, 5), (1_000, 50), (100_001, 5_000), (200_000, 5_000)]
+)
+def test_held_out_is_a_twentieth_of_train_and_at_most_5000(size: int, share: int) -> None:
+    ids = np.arange(size)
+    names = [str(i) for i in range(size + 1)]
+    rows = np.stack([ids, np.zeros_like(ids), ids + 1], axis=1)
+    graph = KnowledgeGraph.from_names((names[i], "next", names[i + 1]) for i in range(size))
+    held = graph.with_validation(seed=3)
+    assert (len(held.valid), held.held_out) == (share, share)
+    np.testing.assert_array_equal(np.unique(np.concatenate([held.train, held.valid]), axis=0), rows)
+    assert len(held.train) == size - share
+    np.testing.assert_array_equal(held.valid, graph.with_validation(seed=3).valid)
+    assert size < 100 or not np.array_equal(held.valid, graph.with_validation(seed=4).valid)
+    assert as_set(held.observed.triples) == as_set(held.train)
+
+
+def test_a_valid_split_is_left_alone_and_one_triple_is_not_divided() -> None:
+    with_valid = KnowledgeGraph.from_names([("a", "r", "b"), ("b", "r", "c")], [("a", "r", "c")])
+    single = KnowledgeGraph.from_names([("a", "r", "b")])
+    assert with_valid.with_validation(0) is with_valid
+    assert single.with_validation(0) is single
+
+
+def test_mistakes_are_input_errors() -> None:
+    graph = KnowledgeGraph.from_names([("anna", "knows", "ben")])
+    with pytest.raises(InputError, match=r"unknown entity 'ana'.*'anna'"):
+        graph.numbers("ana", "knows", "ben")
+    with pytest.raises(InputError, match=r"unknown relation 'know'.*'knows'"):
+        graph.numbers("anna", "know", "ben")
+    with pytest.raises(InputError, match="unknown split 'dev'"):
+        graph.split("dev")
+    with pytest.raises(InputError, match="no triple"):
+        KnowledgeGraph.from_names([], test=[("a", "r", "b")])
+
+
+def test_a_graph_cannot_be_changed() -> None:
+    graph = KnowledgeGraph.from_names([("anna", "knows", "ben")])
+    with pytest.raises(ValueError, match="read-only"):
+        graph.train[0, 0] = 1

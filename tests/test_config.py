@@ -1,0 +1,93 @@
+"""The settings: YAML in and out, --set, and errors that teach."""
+
+import dataclasses
+
+import pytest
+import yaml
+
+from plogicnet.config import Config, preset_names
+from plogicnet.errors import InputError
+
+
+def leaves(node: object, prefix: str = "") -> dict[str, object]:
+    found: dict[str, object] = {}
+    for f in dataclasses.fields(node):  # type: ignore[arg-type]
+        value, key = getattr(node, f.name), prefix + f.name.rstrip("_")
+        found |= leaves(value, key + ".") if dataclasses.is_dataclass(value) else {key: value}
+    return found
+
+
+def test_yaml_round_trip_of_the_defaults_and_of_changes() -> None:
+    changed = Config().with_assignments(["em.lambda=0.25", "rules.patterns=[inverse]", "kge.learning_rate=5e-05"])
+    for config in (Config(), changed):
+        assert Config().with_yaml(config.to_yaml(), "file") == config
+        assert Config().with_yaml(config.to_yaml(comments=True), "file") == config
+
+
+def test_every_setting_can_be_set_by_its_dotted_key_and_has_a_comment() -> None:
+    text = Config().to_yaml(comments=True)
+    plain = yaml.safe_load(text)
+    for key, value in leaves(Config()).items():
+        assert Config().with_values({key: list(value) if isinstance(value, tuple) else value}) == Config()
+        node = plain
+        for part in key.split("."):
+            node = node[part]
+        assert f"{key.split('.')[-1]}:" in text
+    assert all("#" in line for line in text.splitlines())
+
+
+def test_later_wins_over_earlier() -> None:
+    assert Config().with_assignments(["kge.dim=3", "kge.dim=5"]).kge.dim == 5
+
+
+@pytest.mark.parametrize(
+    ("assignment", "words"),
+    [
+        ("kge.dimm=3", ["unknown setting 'kge.dimm'", "Did you mean 'dim'", "Known in kge:"]),
+        ("sede=3", ["unknown setting 'sede'", "'seed'"]),
+        ("kge.model=foo", ["kge.model: 'foo' is not allowed", "one of TransE, RotatE"]),
+        ("kge.model=rotate", ["kge.model: 'rotate' is planned but not built yet", "built so far: TransE"]),
+        ("kge.dim=0", ["kge.dim: 0 is out of range; it is at least 1"]),
+        ("kge.dim=1.5", ["kge.dim: 1.5 is not allowed; a whole number"]),
+        ("seed=true", ["seed: True is not allowed; a whole number"]),
+        ("em.tau_triplet=1.5", ["em.tau_triplet: 1.5 is out of range; it is at least 0 and at most 1"]),
+        ("em.tau_triplet=.nan", ["out of range"]),
+        ("em.lambda=.inf", ["out of range"]),
+        ("em.lambda=much", ["em.lambda: 'much' is not allowed; a number or one of auto"]),
+        ("em.rules=1", ["em.rules: 1 is not allowed; true or false"]),
+        ("rules.patterns=inverse", ["rules.patterns: 'inverse' is not allowed; a list, each item one of composition"]),
+        ("rules.patterns=[circle]", ["rules.patterns: ['circle'] is not allowed"]),
+        ("mln.hidden_premises=true", ["one of false, sampled"]),
+        ("kge=3", ["kge holds the settings model, dim"]),
+        ("kge.dim.x=3", ["kge.dim is one value and holds no settings"]),
+        ("kge.dim", ["expected key=value"]),
+        ("kge.dim=[", ["no value in YAML"]),
+    ],
+)
+def test_a_mistake_is_named_with_the_nearest_key_or_the_allowed_values(assignment: str, words: list[str]) -> None:
+    with pytest.raises(InputError) as caught:
+        Config().with_assignments([assignment])
+    assert all(word in str(caught.value) for word in words), caught.value
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("kge:\n  dim: 3\n  dum: 4\n", "my.yaml, line 3, column 3: unknown setting 'kge.dum'"),
+        ("kge: {dim: x}\n", "my.yaml, line 1, column 7: kge.dim: 'x' is not allowed"),
+        ("kge: [\n", "my.yaml, line 2, column 1: not YAML"),
+        ("- 3\n", "my.yaml: expected settings"),
+    ],
+)
+def test_a_mistake_in_a_file_is_reported_with_its_place(text: str, words: str) -> None:
+    with pytest.raises(InputError) as caught:
+        Config().with_yaml(text, "my.yaml")
+    assert str(caught.value).startswith(words)
+
+
+def test_every_preset_loads() -> None:
+    assert "best/family" in preset_names()
+    for name in preset_names():
+        assert Config().with_preset(name) != Config()
+    with pytest.raises(InputError, match=r"unknown preset 'best/famly'\. Did you mean 'best/family'"):
+        Config().with_preset("best/famly")

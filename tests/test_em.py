@@ -1,0 +1,420 @@
+"""The EM loop: what the E-step learns from, how λ is chosen, and every variant end to end on a small graph."""
+
+import itertools
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from plogicnet.config import Config
+from plogicnet.em import (
+    Clock,
+    Outcome,
+    RuleModel,
+    build_rule_model,
+    examples,
+    m_step,
+    run_em,
+    systems,
+    validate,
+)
+from plogicnet.evaluation import rank, summary
+from plogicnet.graph import FloatArray, IntArray, KnowledgeGraph, Side, TripleSet, Vocabulary
+from plogicnet.grounding import Mined, mine
+from plogicnet.kge import Examples, VectorModel
+from plogicnet.mln import RuleScores
+from plogicnet.progress import Progress, silent
+from plogicnet.rules import RuleTable
+
+SMALL: dict[str, object] = {
+    "device": "cpu",
+    "threads": 1,
+    "kge.dim": 8,
+    "kge.gamma": 6.0,
+    "kge.steps": 20,
+    "kge.batch": 32,
+    "kge.negatives": 8,
+    "kge.share_negatives": 8,
+    "kge.learning_rate": 0.05,
+}
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def small_graph(valid: bool = True) -> KnowledgeGraph:
+    """Six families of five: 30 people, 120 facts of which rules find most, cut into splits at random."""
+    rows = []
+    for f in range(6):
+        man, woman, *children = (f"{role}{f}" for role in ("man", "woman", "a", "b", "c"))
+        rows += [(man, "husband", woman), (woman, "wife", man)]
+        for child in children:
+            rows += [(man, "parent", child), (woman, "parent", child)]
+            rows += [(child, "child", man), (child, "child", woman)]
+        rows += [(a, "sibling", b) for a, b in itertools.permutations(children, 2)]
+    rows = [rows[i] for i in np.random.default_rng(0).permutation(len(rows))]
+    if not valid:
+        return KnowledgeGraph.from_names(rows[:100], [], rows[100:], "small")
+    return KnowledgeGraph.from_names(rows[:86], rows[86:102], rows[102:], "small")
+
+
+def small_config(**values: object) -> Config:
+    return Config().with_values(SMALL | {k.replace("__", "."): v for k, v in values.items()})
+
+
+def mined_of(graph: KnowledgeGraph, config: Config) -> Mined:
+    return mine(graph, config.rules)
+
+
+def em_of(graph: KnowledgeGraph, config: Config) -> Outcome:
+    mined = mined_of(graph, config)
+    return run_em(graph, config, mined.rules, mined.constraints, Clock())
+
+
+def rule_model_of(graph: KnowledgeGraph, config: Config, hidden_q: float = 0.5) -> RuleModel:
+    mined = mined_of(graph, config)
+    model = build_rule_model(graph, config, mined.rules, mined.constraints)
+    return m_step(model, np.full(len(model.groundings.hidden), hidden_q), config, seed=0)
+
+
+def test_the_small_graph_has_rules_hidden_triples_and_constraints() -> None:
+    graph, config = small_graph(), small_config()
+    model = rule_model_of(graph, config)
+    assert len(model.rules) > 5
+    assert len(model.groundings.hidden) > 10
+    assert len(model.constraints) == len(graph.relations)
+    assert not graph.observed.contains(model.groundings.hidden).any()
+
+
+@pytest.mark.parametrize("tau", [0.0, 0.3, 1.0])
+def test_hard_examples_are_observed_and_accepted_triples_of_weight_one(tau: float) -> None:
+    graph, config = small_graph(), small_config(em__targets="hard", em__tau_triplet=tau)
+    model = rule_model_of(graph, config)
+    accepted = model.hidden_p_w >= tau
+    got = examples(graph, model, accepted, config)
+    expected = list(map(tuple, graph.train.tolist()))
+    expected += [tuple(t) for t, p in zip(model.groundings.hidden.tolist(), model.hidden_p_w, strict=True) if p >= tau]
+    assert sorted(map(tuple, got.positives.tolist())) == sorted(expected)
+    assert got.weights.tolist() == [1.0] * len(expected)
+    assert len(got.negatives) == 0
+
+
+def test_soft_examples_are_all_of_the_hidden_triples_weighted_by_p_w() -> None:
+    graph, config = small_graph(), small_config(em__targets="soft", em__tau_triplet=0.9)
+    model = rule_model_of(graph, config)
+    got = examples(graph, model, np.zeros(len(model.groundings.hidden), dtype=bool), config)
+    weight_of = dict(zip(map(tuple, got.positives.tolist()), got.weights.tolist(), strict=True))
+    assert len(weight_of) == len(got.positives) == len(graph.train) + len(model.groundings.hidden)
+    assert all(weight_of[tuple(t)] == 1.0 for t in graph.train.tolist())
+    for triple, p in zip(model.groundings.hidden.tolist(), model.hidden_p_w.tolist(), strict=True):
+        assert weight_of[tuple(triple)] == pytest.approx(p)
+
+
+def test_log_odds_are_the_base_plus_the_weights_of_the_groundings_that_hold() -> None:
+    """By walking every rule by hand over the observed triples."""
+    graph, config = small_graph(), small_config()
+    model = rule_model_of(graph, config)
+    known = set(map(tuple, graph.train.tolist()))
+    people = range(len(graph.entities))
+    pairs = len(graph.entities) ** 2
+    expected: dict[tuple[int, ...], float] = {}
+    for rule, weight in zip(model.rules.rules, model.rules.weight.tolist(), strict=True):
+        assert rule.chain is not None
+        steps = [(graph.relations.id(step.relation), step.forward) for step in rule.chain]
+        head = graph.relations.id(rule.head.relation)
+        for path in itertools.product(people, repeat=len(steps) + 1):
+            premises = {(a, r, b) if forward else (b, r, a) for a, b, (r, forward) in zip(path, path[1:], steps)}  # noqa: B905
+            hypothesis = (path[0], head, path[-1])
+            if premises <= known and hypothesis not in premises:
+                expected[hypothesis] = expected.get(hypothesis, 0.0) + weight
+    scores = model.scores(graph)
+    assert {tuple(t) for t in scores.reached.triples.tolist()} == set(expected)
+    for triple, odds in zip(scores.reached.triples.tolist(), scores.log_odds.tolist(), strict=True):
+        facts = sum(r == triple[1] for _, r, _ in known)
+        base = math.log(facts / pairs / (1 - facts / pairs))
+        assert odds == pytest.approx(base + expected[tuple(triple)], abs=1e-9)
+    assert {tuple(t) for t in model.groundings.hidden.tolist()} == set(expected) - known
+
+
+class TableEmbedding:
+    """An Embedding whose scores are read from a table (relation, head, tail)."""
+
+    def __init__(self, table: FloatArray) -> None:
+        self.table = torch.from_numpy(table.astype(np.float32))
+
+    def fit(self, examples: Examples, seed: int, warm: bool = False, progress: Progress = silent) -> None:
+        raise NotImplementedError
+
+    def score(self, triples: IntArray) -> torch.Tensor:
+        heads, relations, tails = torch.from_numpy(triples.copy()).unbind(1)
+        return self.table[relations, heads, tails]
+
+    def score_all(self, known: IntArray, relations: IntArray, side: Side) -> torch.Tensor:
+        r, e = torch.from_numpy(relations.copy()), torch.from_numpy(known.copy())
+        return self.table[r, e] if side == "tail" else self.table[r, :, e]
+
+    def vectors(self) -> torch.Tensor | None:
+        return None
+
+    def save(self, path: Path) -> None:
+        raise NotImplementedError
+
+    def load(self, path: Path) -> None:
+        raise NotImplementedError
+
+
+def validation_problem(seed: int) -> tuple[KnowledgeGraph, TableEmbedding, RuleScores]:
+    """Random scores and random rules; some of the rules' triples are right."""
+    rng = np.random.default_rng(seed)
+    n = 12
+    triples = np.unique(np.column_stack([rng.integers(m, size=70) for m in (n, 2, n)]), axis=0)
+    triples = triples[rng.permutation(len(triples))]
+    graph = KnowledgeGraph.from_numbers(
+        Vocabulary("entity", tuple(map(str, range(n)))),
+        Vocabulary("relation", ("r", "s")),
+        [triples[:20], triples[20:40], triples[40:]],
+        "random",
+    )
+    guessed = np.column_stack([rng.integers(m, size=60) for m in (n, 2, n)])
+    reached = TripleSet.of(np.concatenate([guessed, triples[20:30]]), n)
+    base = np.array([-3.0, -2.0])
+    odds = np.asarray(base[reached.triples[:, 1]] + rng.integers(-2, 5, size=len(reached)), dtype=np.float64)
+    rules = RuleScores(reached, odds, base, np.array([True, False]), graph.observed)
+    return graph, TableEmbedding(rng.normal(0, 2, size=(2, n, n))), rules
+
+
+@pytest.mark.parametrize("combine", ["probability", "log_odds"])
+@pytest.mark.parametrize("seed", range(6))
+def test_validate_takes_the_lambda_of_the_best_validation_mrr(seed: int, combine: str) -> None:
+    graph, embedding, rules = validation_problem(seed)
+    grid = [5.0, 0.0, 0.3, 1.0, 0.05]
+    config = small_config(em__lambda_grid=grid, em__combine=combine)
+    best, figures = validate(graph, config, embedding, rules, silent)
+    mrr = {}
+    for value in grid:
+        star = systems(config, value)["plogicnet*"]
+        mrr[value] = summary(rank(graph, "valid", embedding, rules, {"*": star})["*"].realistic)["mrr"]
+    assert best == min(value for value in grid if mrr[value] == max(mrr.values()))
+    assert figures["plogicnet*"]["mrr"] == mrr[best]
+    assert figures["plogicnet"]["mrr"] == mrr[0.0]
+    assert set(figures) == {"embedding", "rules", "plogicnet", "plogicnet*"}
+
+
+@pytest.mark.parametrize(("grid", "smallest"), [([5.0, 2.0, 1.0], 1.0), ([0.5, 0.0, 0.1], 0.0)])
+def test_of_equally_good_lambdas_the_smallest_is_taken(grid: list[float], smallest: float) -> None:
+    graph, embedding, rules = validation_problem(0)
+    # one reached triple that no validation query asks for: λ changes nothing
+    candidates = itertools.product(range(12), range(2), range(12))
+    queries = {(h, r) for h, r, _ in graph.valid.tolist()} | {(t, r) for _, r, t in graph.valid.tolist()}
+    far = next((h, r, t) for h, r, t in candidates if (h, r) not in queries and (t, r) not in queries)
+    reached = TripleSet.of([far], 12)
+    rules = RuleScores(reached, np.array([3.0]), rules.base, rules.irreflexive, rules.observed)
+    assert validate(graph, small_config(em__lambda_grid=grid), embedding, rules, silent)[0] == smallest
+
+
+def test_a_given_lambda_is_taken() -> None:
+    graph, embedding, rules = validation_problem(0)
+    assert validate(graph, small_config(em__lambda=0.7), embedding, rules, silent)[0] == 0.7
+
+
+def test_lambdas_that_look_alike_are_told_apart() -> None:
+    """The truth passes its competitor between 0.3 and 0.3000004, so the larger is better."""
+    graph = KnowledgeGraph.from_numbers(
+        Vocabulary("entity", ("a", "b", "c")),
+        Vocabulary("relation", ("r",)),
+        [np.array([[0, 0, 0]]), np.array([[0, 0, 1]]), np.empty((0, 3), dtype=np.int64)],
+        "tiny",
+    )
+    table = np.full((1, 3, 3), -9.0)
+    table[0, 0] = [0.0, 0.0, 0.3000002]
+    odds, base = np.array([-1.0]), np.array([-2.0])
+    rules = RuleScores(TripleSet.of([(0, 0, 1)], 3), odds, base, np.array([False]), graph.observed)
+    config = small_config(em__lambda_grid=[0.3, 0.3000004], em__combine="log_odds")
+    best, figures = validate(graph, config, TableEmbedding(table), rules, silent)
+    assert best == 0.3000004
+    assert figures["plogicnet*"]["mrr"] == 1.0
+
+
+def test_lambda_is_never_chosen_on_test() -> None:
+    graph, embedding, rules = validation_problem(2)
+    bare = KnowledgeGraph(graph.name, graph.entities, graph.relations, graph.train, graph.valid)
+    config = small_config()
+    assert validate(graph, config, embedding, rules, silent) == validate(bare, config, embedding, rules, silent)
+
+
+def check(outcome: Outcome, graph: KnowledgeGraph, config: Config) -> None:
+    """What holds after EM whatever the settings."""
+    model = outcome.rule_model
+    hidden = len(model.groundings.hidden)
+    assert outcome.hidden_q.shape == outcome.accepted.shape == model.hidden_p_w.shape == (hidden,)
+    assert np.isfinite(model.rules.weight).all()
+    assert np.isfinite(model.log_odds).all()
+    assert ((outcome.hidden_q >= 0) & (outcome.hidden_q <= 1)).all()
+    np.testing.assert_array_equal(outcome.accepted, model.hidden_p_w >= config.em.tau_triplet)
+    assert outcome.lambda_ in config.em.lambda_grid
+    for number, line in enumerate(outcome.history, 1):
+        assert line["iteration"] == number
+        assert line["hidden"] == hidden
+    last = outcome.history[-1]
+    assert last["accepted"] == int(outcome.accepted.sum())
+    assert last["lambda"] == outcome.lambda_
+    held_out = set(map(tuple, np.concatenate([graph.valid, graph.test]).tolist()))
+    found = [tuple(t) in held_out for t in model.groundings.hidden[outcome.accepted].tolist()]
+    assert last["accepted_precision"] == (pytest.approx(sum(found) / len(found)) if found else None)
+    if outcome.embedding is not None and hidden:
+        score = outcome.embedding.score(model.groundings.hidden).double()
+        np.testing.assert_allclose(outcome.hidden_q, torch.sigmoid(score).numpy(), rtol=1e-12)
+
+
+VARIANTS: list[dict[str, object]] = [
+    {},
+    {"mln__hidden_premises": "sampled"},
+    {"mln__blanket": "full"},
+    {"mln__blanket": "full", "mln__hidden_premises": "sampled"},
+    {"mln__aggregate": "mean"},
+    {"mln__solver": "gradient", "mln__gradient__iterations": 50, "mln__gradient__step": 0.01},
+    {"mln__unit_clauses": False},
+    {"em__targets": "soft"},
+    {"em__warm_start": True},
+    {"em__combine": "log_odds"},
+    {"em__iterations": 3},
+    {"rules__counting": "paths"},
+    {"rules__irreflexive": False},
+    {"evaluation__rerank": 5},
+    {"mln__l2": 0.0},
+]
+
+
+@pytest.mark.parametrize("values", VARIANTS, ids=lambda v: ",".join(f"{k}={x}" for k, x in v.items()) or "default")
+def test_every_variant_runs_end_to_end(values: dict[str, object]) -> None:
+    graph, config = small_graph(), small_config(**values)
+    outcome = em_of(graph, config)
+    assert len(outcome.history) == config.em.iterations
+    check(outcome, graph, config)
+
+
+def test_em_is_reproducible() -> None:
+    graph, config = small_graph(), small_config(mln__hidden_premises="sampled")
+    a, b = em_of(graph, config), em_of(graph, config)
+    assert a.history == b.history
+    np.testing.assert_array_equal(a.hidden_q, b.hidden_q)
+    np.testing.assert_array_equal(a.rule_model.rules.weight, b.rule_model.rules.weight)
+
+
+def test_weights_are_at_the_maximum_of_the_pseudolikelihood() -> None:
+    """The last M-step's gradient, written out triple by triple, is zero."""
+    graph, config = small_graph(), small_config()
+    outcome = em_of(graph, config)
+    model = outcome.rule_model
+    matrix = model.matrix.toarray()
+    target = iter(outcome.hidden_q.tolist())
+    gradient = -config.mln.l2 * model.rules.weight
+    for row, (odds, observed) in enumerate(zip(model.log_odds.tolist(), model.groundings.observed, strict=True)):
+        y = 1.0 if observed else next(target)
+        gradient = gradient + (y - 1 / (1 + math.exp(-odds))) * matrix[row]
+    np.testing.assert_allclose(gradient, 0, atol=1e-6)
+
+
+def test_the_first_e_step_learns_from_observed_triples_alone_and_later_ones_from_accepted_ones_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    learned: list[tuple[Examples, bool]] = []
+    fit = VectorModel.fit
+
+    def spy(self: VectorModel, given: Examples, seed: int, warm: bool = False, progress: Progress = silent) -> None:
+        learned.append((given, warm))
+        fit(self, given, seed, warm, progress)
+
+    monkeypatch.setattr(VectorModel, "fit", spy)
+    graph = small_graph()
+    for warm in (False, True):
+        learned.clear()
+        outcome = em_of(graph, small_config(em__iterations=3, em__warm_start=warm, em__tau_triplet=0.2))
+        assert [w for _, w in learned] == [False, warm, warm]
+        assert sorted(learned[0][0].positives.tolist()) == sorted(graph.train.tolist())
+        for (given, _), line in zip(learned[1:], outcome.history[:-1], strict=True):
+            accepted = line["accepted"]
+            assert isinstance(accepted, int)
+            assert accepted > 0
+            assert len(given.positives) == len(graph.train) + accepted
+
+
+def test_warm_start_changes_the_second_iteration_alone() -> None:
+    graph = small_graph()
+    cold, warm = (em_of(graph, small_config(em__warm_start=w)) for w in (False, True))
+    assert cold.history[0] == warm.history[0]
+    assert cold.hidden_q.tolist() != warm.hidden_q.tolist()
+
+
+def test_without_an_embedding_the_rules_are_learned_once() -> None:
+    graph, config = small_graph(), small_config(em__embedding=False)
+    outcome = em_of(graph, config)
+    assert outcome.embedding is None
+    assert len(outcome.history) == 1
+    assert set(systems(config, outcome.lambda_)) == {"rules", "plogicnet*"}
+    check(outcome, graph, config)
+    figures = outcome.history[0]["valid"]
+    assert isinstance(figures, dict)
+    assert figures["rules"] == figures["plogicnet*"]
+
+
+def nothing() -> RuleTable:
+    return RuleTable.of([], [], [])
+
+
+@pytest.mark.parametrize("embedding", [True, False])
+def test_a_graph_without_any_rule(embedding: bool) -> None:
+    rows = [(f"a{i}", f"r{i}", f"b{i}") for i in range(10)]
+    graph = KnowledgeGraph.from_names(rows[:8], rows[8:9], rows[9:])
+    config = small_config(em__embedding=embedding)
+    outcome = em_of(graph, config)
+    assert len(outcome.rule_model.rules) == 0
+    assert len(outcome.history) == 1
+    assert outcome.lambda_ == 0.0
+    check(outcome, graph, config)
+
+
+def test_without_rules_plogicnet_star_is_the_embedding() -> None:
+    graph, config = small_graph(), small_config()
+    outcome = run_em(graph, config, nothing(), nothing(), Clock())
+    assert outcome.lambda_ == 0.0
+    figures = outcome.history[0]["valid"]
+    assert isinstance(figures, dict)
+    assert figures["embedding"] == figures["plogicnet"] == figures["plogicnet*"]
+    check(outcome, graph, config)
+
+
+def test_premises_are_sampled_from_q_once_per_m_step() -> None:
+    graph, config = small_graph(), small_config(mln__hidden_premises="sampled")
+    mined = mined_of(graph, config)
+    start = build_rule_model(graph, config, mined.rules, mined.constraints)
+    hidden = ~start.groundings.observed
+    for q in (0.0, 1.0):
+        model = m_step(start, np.full(int(hidden.sum()), q), config, seed=1)
+        assert set(model.truth[hidden].tolist()) == {bool(q)}
+        assert model.truth[~hidden].all()
+    half = np.full(int(hidden.sum()), 0.5)
+    a, b, c = (m_step(start, half, config, seed).truth for seed in (1, 1, 2))
+    np.testing.assert_array_equal(a, b)
+    assert a.tolist() != c.tolist()
+    assert 0.2 < a[hidden].mean() < 0.8
+
+
+def test_clock_adds_up() -> None:
+    clock = Clock()
+    for _ in range(2):
+        with clock("part"):
+            pass
+    assert list(clock.seconds) == ["part"]
+    graph, config = small_graph(), small_config()
+    mined = mined_of(graph, config)
+    run_em(graph, config, mined.rules, mined.constraints, clock)
+    assert {"ground", "e_step", "m_step", "validate"} <= set(clock.seconds)

@@ -1,4 +1,4 @@
-"""The demo family over five seeds: each half alone, pLogicNet and pLogicNet*, and the embedding before any rule taught it."""
+"""The demo family over five seeds: each half alone, pLogicNet, pLogicNet*, and the embedding that no rule taught."""
 
 import statistics
 import sys

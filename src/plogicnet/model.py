@@ -1,7 +1,6 @@
 """PLogicNet: fit, evaluate, predict, explain, save, load."""
 
 import logging
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -118,7 +117,7 @@ class PLogicNet:
             >>> PLogicNet().fit(graph)  # doctest: +SKIP
         """
         config = self.config
-        torch.set_num_threads(config.threads or os.cpu_count() or 1)
+        _use_threads(config)
         graph = graph.with_validation(config.seed)
         if graph.held_out:
             log.warning("no valid split: %d training triples are held out for λ and calibration", graph.held_out)
@@ -267,7 +266,7 @@ class PLogicNet:
             >>> PLogicNet.load("runs/family").evaluate()  # doctest: +SKIP
         """
         config, graph, outcome, metrics = run.read(Path(path), settings or {})
-        torch.set_num_threads(config.threads or os.cpu_count() or 1)
+        _use_threads(config)
         model = cls(config)
         model.metrics = metrics
         model._fitted = Fitted(graph, outcome, Calibration(**metrics["calibration"]), metrics["candidates"])
@@ -347,6 +346,12 @@ class PLogicNet:
                     }
                 )
         return found
+
+
+def _use_threads(config: Config) -> None:
+    """As many threads as asked for; else torch's own choice, all cores unless OMP_NUM_THREADS says otherwise."""
+    if config.threads:
+        torch.set_num_threads(config.threads)
 
 
 def prediction_rows(predictions: list[Prediction]) -> list[dict[str, object]]:

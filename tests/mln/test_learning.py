@@ -114,6 +114,29 @@ def test_newton_on_many_triples(dense_up_to: int, monkeypatch: pytest.MonkeyPatc
     assert np.abs(objective.gradient(newton(objective))).max() <= 1e-6
 
 
+@pytest.mark.parametrize("dense_up_to", [3_000, 0], ids=["dense", "conjugate gradients"])
+@pytest.mark.parametrize("l2", [0.0, 0.001, 1.0])
+@pytest.mark.parametrize(
+    ("base", "counts"),
+    [((-14, -12), (1e6, 1e4)), ((-14, -12), (1e5, 1e4)), ((-14, -8), (1e4, 1e3)), ((-14, -12), (1e3, 1e2))],
+)
+def test_newton_starts_well_from_rare_relations(
+    base: tuple[float, float],
+    counts: tuple[float, float],
+    l2: float,
+    dense_up_to: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Unit clauses put the start where all is flat, so that a first step of Newton's goes far beyond the maximum."""
+    monkeypatch.setattr(learning, "DENSE_UP_TO", dense_up_to)
+    target = np.array([0.99, 0.5])
+    objective = Pseudolikelihood(sparse.csr_array(np.eye(2)), np.array(base), target, l2, np.array(counts))
+    weights = learn_weights(objective, config.MLN())
+    assert np.abs(objective.gradient(weights)).max() <= 1e-6
+    if l2 == 0:  # each rule has triples of its own, hence a closed form of its own
+        np.testing.assert_allclose(weights, np.log(target / (1 - target)) - base, rtol=1e-6)
+
+
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.floats(0, 1), min_size=1, max_size=20).filter(lambda ys: 0.01 < sum(ys) / len(ys) < 0.99),

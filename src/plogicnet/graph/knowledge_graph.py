@@ -37,7 +37,9 @@ class KnowledgeGraph:
 
     def __post_init__(self) -> None:
         for split in SPLITS:
-            self.split(split).flags.writeable = False
+            frozen = self.split(split).view()  # the caller's own array stays writeable
+            frozen.flags.writeable = False
+            object.__setattr__(self, split, frozen)
 
     @classmethod
     def from_names(

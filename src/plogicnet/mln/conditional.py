@@ -19,7 +19,8 @@ def features(
 
     A grounding counts +1 for its hypothesis where its premises are true. Under the full blanket it also counts -1 for
     a premise whose being true would break it: the other premises are true and the hypothesis is false. With sum this
-    is the exact conditional of Eq. 3; with mean each row is divided by its number of such groundings (the authors).
+    is the exact conditional of Eq. 3 (under distinct counting: the others have groundings that are always true); with
+    mean each row is divided by its number of such groundings (the authors).
 
     Example:
         >>> import numpy as np

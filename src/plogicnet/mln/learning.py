@@ -14,6 +14,7 @@ DENSE_UP_TO = 3_000
 """Up to so many weights the Hessian is factored; beyond, conjugate gradients only multiply with it."""
 NEWTON_STEPS = 100
 GRADIENT_ENOUGH = 1e-8
+REACH = 5.0
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,11 @@ def learn_weights(objective: Pseudolikelihood, settings: config.MLN) -> FloatArr
 
 
 def newton(objective: Pseudolikelihood) -> FloatArray:
-    """Damped Newton from w = 0; the objective never falls."""
+    """Damped Newton from w = 0; but for rounding, the objective never falls.
+
+    Far from the maximum a rare relation's p(1 - p) is tiny and a full step would leap into saturation, where no
+    curvature is left to come back by; so no step moves a triple's log-odds by more than REACH.
+    """
     weights = np.zeros(objective.matrix.shape[1])
     value = objective.value(weights)
     for _ in range(NEWTON_STEPS):
@@ -81,10 +86,12 @@ def newton(objective: Pseudolikelihood) -> FloatArray:
         if np.abs(gradient).max(initial=0.0) <= GRADIENT_ENOUGH:
             break
         direction = _newton_direction(objective, weights, gradient)
-        step, gain = 1.0, float(gradient @ direction)
-        while (tried := objective.value(weights + step * direction)) < value + 1e-4 * step * gain:
+        moved = float(np.abs(objective.matrix @ direction).max(initial=0.0))
+        direction = direction * min(1.0, REACH / max(moved, REACH))
+        step, gain, rounding = 1.0, float(gradient @ direction), 1e-14 * abs(value)
+        while (tried := objective.value(weights + step * direction)) < value + 1e-4 * step * gain - rounding:
             step /= 2
-            if step < 1e-10:  # rounding is all that is left to gain
+            if step < 1e-10:
                 return weights
         weights, value = weights + step * direction, tried
     return weights

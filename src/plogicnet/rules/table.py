@@ -112,10 +112,16 @@ class RuleTable:
     @classmethod
     def read(cls, path: Path) -> "RuleTable":
         """Reads the TSV file."""
+        try:
+            header, *lines = path.read_bytes().decode().split("\n")
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"{path}: cannot be read as a table of rules: {error}") from None
+        if header.split("\t") != list(COLUMNS):
+            raise InputError(f"{path}, line 1: expected the header {' '.join(COLUMNS)}, separated by tabs")
         rules, support, hits, weight = [], [], [], []
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        for number, line in enumerate(lines, 2):
             cells = line.split("\t")
-            if number == 1 or not line:
+            if not line:
                 continue
             try:
                 row = dict(zip(COLUMNS, cells, strict=True))

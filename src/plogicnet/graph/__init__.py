@@ -1,8 +1,8 @@
 """Triples, vocabularies and indexes; readers; benchmark data sets; the demo family."""
 
-from plogicnet.graph.datasets import data_sets, open_graph, read_triples
 from plogicnet.graph.family import demo_family
 from plogicnet.graph.knowledge_graph import CATEGORIES, SPLITS, KnowledgeGraph
+from plogicnet.graph.sources import data_sets, open_graph, read_triples
 from plogicnet.graph.triples import (
     HEAD,
     RELATION,

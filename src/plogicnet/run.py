@@ -14,7 +14,7 @@ from plogicnet.config import Config
 from plogicnet.em import Outcome, build_rule_model
 from plogicnet.errors import InputError
 from plogicnet.files import replacing, write_text
-from plogicnet.graph import SPLITS, KnowledgeGraph, Vocabulary
+from plogicnet.graph import SPLITS, KnowledgeGraph, Vocabulary, quoted, read_labels
 from plogicnet.kge import VectorModel
 from plogicnet.rules import RuleTable
 
@@ -104,8 +104,10 @@ def _require_complete(path: Path) -> None:
 def _write_graph(path: Path, graph: KnowledgeGraph) -> None:
     """The vocabularies as `number⇥name`, the splits as numbers, so that a run needs no other file."""
     for file, vocabulary in (("entities.tsv", graph.entities), ("relations.tsv", graph.relations)):
-        lines = (f"{number}\t{_quoted(name)}\n" for number, name in enumerate(vocabulary.names))
+        lines = (f"{number}\t{quoted(name)}\n" for number, name in enumerate(vocabulary.names))
         write_text(path / file, "".join(lines))
+    if graph.labels:
+        write_text(path / "labels.tsv", "".join(f"{name}\t{label}\n" for name, label in graph.labels.items()))
     triples = np.concatenate([graph.split(s) for s in SPLITS]).astype(np.int32)
     splits = np.repeat(SPLITS, [len(graph.split(s)) for s in SPLITS])
     table = pa.table({"split": splits} | {c: triples[:, i] for i, c in enumerate(COLUMNS)})
@@ -130,12 +132,8 @@ def _read_graph(path: Path) -> KnowledgeGraph:
         triples[split == "test"],
         about["duplicates"],
         about["held_out"],
+        read_labels(path / "labels.tsv") if (path / "labels.tsv").is_file() else {},
     )
-
-
-def _quoted(name: str) -> str:
-    """As CSV quotes, but only a name with a tab, a quote or a line break in it."""
-    return '"' + name.replace('"', '""') + '"' if set(name) & set('\t"\r\n') else name
 
 
 def _read_names(file: Path) -> tuple[str, ...]:

@@ -118,7 +118,7 @@ def test_a_count_is_as_good_as_so_many_rows() -> None:
 
 def test_calibrate_is_at_the_maximum() -> None:
     """No small change of a coefficient gains likelihood (less the small ridge)."""
-    columns, labels = synthetic(Calibration(0.3, 1.0, -0.4, 0.0), 500, seed=3)
+    columns, labels = synthetic(Calibration(0.3, 1.0, 0.4, -0.5), 500, seed=3)
     got = np.array(list(calibrate(columns, labels).to_json().values()))
 
     def objective(weights: np.ndarray[tuple[int], np.dtype[np.float64]]) -> float:
@@ -133,6 +133,15 @@ def test_calibrate_is_at_the_maximum() -> None:
             moved = got.copy()
             moved[i] += change
             assert objective(moved) < objective(got)
+
+
+def test_more_score_or_evidence_never_makes_less_probable() -> None:
+    columns, labels = synthetic(Calibration(0.3, -1.0, 0.5, -0.5), 500, seed=4)
+    got = calibrate(columns, labels)
+    assert got.score == 0
+    assert got.evidence > 0
+    without = calibrate(columns * [0, 1, 1], labels)
+    assert got.to_json() == pytest.approx(without.to_json(), abs=1e-9)
 
 
 def test_calibrate_of_separable_or_constant_data_is_finite() -> None:

@@ -17,7 +17,7 @@ rows = st.lists(triples(3, 2), max_size=20)
 
 @given(rows)
 def test_drop_duplicates(given_rows: list[Triple]) -> None:
-    assert drop_duplicates(as_triples(given_rows)).tolist() == [list(row) for row in dict.fromkeys(given_rows)]
+    assert drop_duplicates(as_triples(given_rows), 3).tolist() == [list(row) for row in dict.fromkeys(given_rows)]
 
 
 @given(st.lists(st.tuples(*[st.sampled_from(["a", "b", "é ü", '"'])] * 3), min_size=1), rows, rows)

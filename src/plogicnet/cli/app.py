@@ -42,7 +42,12 @@ Graph = Annotated[
     typer.Argument(help="A data set's name, a directory with train/valid/test files, or one file."),
 ]
 Run = Annotated[Path, typer.Argument(help="A run directory.")]
+Columns = Annotated[str, typer.Option("--columns", help="Order of columns in text without a header: hrt or htr.")]
+SplitShares = Annotated[
+    str | None, typer.Option("--split", help="For one file: shares of train, valid, test, as 0.8,0.1,0.1.")
+]
 DEMO_PRESET = "best/family"
+DATA_SET_KEYS = ("entities", "relations", "train", "valid", "test")
 
 
 @app.callback(invoke_without_command=True)
@@ -86,26 +91,73 @@ def demo(
 @data.command("list")
 def data_list(as_json: Json = False) -> None:
     """The data sets under $PLOGICNET_DATA."""
-    from plogicnet.graph import data_sets
+    from plogicnet.graph.datasets import DATA_SETS, available, locate
 
-    names = data_sets()
+    rows = [
+        {
+            "name": name,
+            **{key: getattr(DATA_SETS[name], key) if name in DATA_SETS else None for key in DATA_SET_KEYS},
+            "here": str(locate(name) or "") or None,
+        }
+        for name in sorted({*DATA_SETS, *available()})
+    ]
     if as_json:
-        _print_json({"data_sets": names})
-    elif names:
-        print("\n".join(names))
+        _print_json({"data_sets": rows})
+        return
+    from plogicnet.cli.show import console, table
+
+    columns = ("name", *DATA_SET_KEYS, "here")
+    cells = [["–" if row[key] is None else row[key] for key in columns] for row in rows]
+    console().print(table("data sets", columns, cells))
+    console().print("`plogicnet data get NAME` fetches one that is not here.", highlight=False)
+
+
+@data.command("get")
+def data_get(
+    name: Annotated[str, typer.Argument(help="A data set's name, as FB15k-237.")], as_json: Json = False
+) -> None:
+    """Fetch a benchmark data set, checked by its sha256, and go on where a broken download stopped."""
+    from plogicnet.errors import nearest
+    from plogicnet.graph.datasets import DATA_SETS, cache_directory, canonical, locate
+    from plogicnet.graph.download import fetch
+    from plogicnet.progress import for_stderr
+
+    known = canonical(name)
+    if known is None:
+        raise InputError(f"unknown data set {name!r}.{nearest(name, list(DATA_SETS))} `plogicnet data list` shows all.")
+    place = locate(known) or fetch(DATA_SETS[known], cache_directory(), for_stderr())
+    if as_json:
+        _print_json({"name": known, "path": str(place)})
     else:
-        print("no data sets: set PLOGICNET_DATA to a directory with one folder a data set", file=sys.stderr)
+        print(f"{known} is in {place}")
+
+
+@data.command("convert")
+def data_convert(
+    graph: Annotated[str, typer.Argument(help="A data set's name, a directory or a file.")],
+    out: Annotated[Path, typer.Argument(help="The directory to write train, valid and test into.")],
+    kind: Annotated[str, typer.Option("--format", help="tsv, csv, parquet or nt.")] = "tsv",
+    columns: Columns = "hrt",
+    split: SplitShares = None,
+    seed: Seed = None,
+) -> None:
+    """Write a graph in another format."""
+    from plogicnet.graph import write_graph
+
+    for file in write_graph(_open(graph, make_config(None, None, None, seed), columns, split), out, kind):
+        print(file)
 
 
 @data.command("info")
 def data_info(
     graph: Annotated[str, typer.Argument(help="A data set's name, a directory or a file.")],
+    columns: Columns = "hrt",
+    split: SplitShares = None,
+    seed: Seed = None,
     as_json: Json = False,
 ) -> None:
     """Counts of a graph."""
-    from plogicnet.graph import open_graph
-
-    opened = open_graph(graph)
+    opened = _open(graph, make_config(None, None, None, seed), columns, split)
     statistics = opened.statistics()
     if as_json:
         _print_json(statistics)
@@ -119,6 +171,26 @@ def data_info(
             [f"{key} {name}".replace("_", " ").strip(), f"{v:,}" if isinstance(v, int) else v] for name, v in inner
         ]
     console().print(table(opened.name, ["", "count"], rows[1:]))
+
+
+@app.command()
+def doctor(
+    graph: Annotated[str, typer.Argument(help="A data set's name, a directory or a file.")],
+    columns: Columns = "hrt",
+    split: SplitShares = None,
+    seed: Seed = None,
+    as_json: Json = False,
+) -> None:
+    """What a careful person would check in a graph before training on it."""
+    from plogicnet.graph.doctor import examine
+
+    checkup = examine(_open(graph, make_config(None, None, None, seed), columns, split)).to_json()
+    if as_json:
+        _print_json(checkup)
+        return
+    from plogicnet.cli.show import checkup_table, console
+
+    console().print(checkup_table(checkup))
 
 
 @app.command("config")
@@ -135,6 +207,8 @@ def mine_rules(
         str | None, typer.Option("--min-precision", help="Thresholds, as composition=0.6,inverse=0.1.")
     ] = None,
     top: Annotated[int, typer.Option("--top", help="Rules to show of each pattern.")] = 5,
+    columns: Columns = "hrt",
+    split: SplitShares = None,
     preset: Preset = None,
     config: ConfigFile = None,
     assignments: Assignments = None,
@@ -152,7 +226,7 @@ def mine_rules(
     settings = make_config(preset, config, together, seed, device, threads)
     clock, progress = Clock(), for_stderr()
     with clock("load"):
-        opened = _open(graph, settings)
+        opened = _open(graph, settings, columns, split)
     with clock("mine"):
         mined = mine(opened, settings.rules, progress)
     with clock("ground"):
@@ -190,6 +264,8 @@ def mine_rules(
 def train(
     graph: Graph = None,
     out: Annotated[Path, typer.Option("--out", help="The run directory to make.")] = Path("run"),
+    columns: Columns = "hrt",
+    split: SplitShares = None,
     preset: Preset = None,
     config: ConfigFile = None,
     assignments: Assignments = None,
@@ -204,7 +280,7 @@ def train(
 
     settings = make_config(preset or (None if graph else DEMO_PRESET), config, assignments, seed, device, threads)
     _refuse_existing(out)
-    opened = _open(graph, settings)
+    opened = _open(graph, settings, columns, split)
     out.mkdir(parents=True, exist_ok=True)
     handler = logging.FileHandler(out / "log.txt", mode="w", encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
@@ -302,7 +378,7 @@ def predict(
 
     asked = fact([head or "?", relation or "?", tail or "?"]) if any(named) else f"{len(rows):,} triples"
     shown = rows if out is None else rows[:top]
-    console().print(predictions_table(asked, shown))
+    console().print(predictions_table(asked, shown, model.fitted.graph.labels))
     if out is not None:
         print(f"{len(rows):,} predictions written to {out}")
 
@@ -318,13 +394,14 @@ def explain(
     as_json: Json = False,
 ) -> None:
     """Why a triple is held probable or not."""
-    reason = _load(run, device, threads).explain(head, relation, tail)
+    model = _load(run, device, threads)
+    reason = model.explain(head, relation, tail)
     if as_json:
         _print_json(reason)
         return
     from plogicnet.cli.show import console, explanation_tree
 
-    console().print(explanation_tree(reason))
+    console().print(explanation_tree(reason, model.fitted.graph.labels))
 
 
 @app.command("rules")
@@ -345,10 +422,14 @@ def show_rules(
     console().print(rules_table(f"{len(rows):,} rules", rows))
 
 
-def _open(graph: str | None, settings: "Config") -> "KnowledgeGraph":
-    from plogicnet.graph import demo_family, open_graph
+def _open(graph: str | None, settings: "Config", columns: str, split: str | None) -> "KnowledgeGraph":
+    from plogicnet.graph import demo_family, open_graph, parse_shares
+    from plogicnet.progress import for_stderr
 
-    return demo_family(settings.seed) if graph is None else open_graph(graph)
+    if graph is None:
+        return demo_family(settings.seed)
+    shares = parse_shares(split) if split is not None else None
+    return open_graph(graph, columns, shares, settings.seed, for_stderr())
 
 
 def _load(run: Path, device: str | None, threads: int | None) -> "PLogicNet":

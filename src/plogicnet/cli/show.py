@@ -8,6 +8,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.tree import Tree
 
+NO_LABELS: Mapping[str, str] = {}
 NAMES = {
     "embedding": "embedding alone",
     "rules": "rules alone",
@@ -111,8 +112,8 @@ def rules_table(title: str, rows: Sequence[Mapping[str, Any]]) -> Table:
     return table(title, ["weight", "rule", "pattern", "precision", "hits of support"], cells)
 
 
-def predictions_table(title: str, rows: Sequence[Mapping[str, Any]]) -> Table:
-    """Judged triples.
+def predictions_table(title: str, rows: Sequence[Mapping[str, Any]], labels: Mapping[str, str] = NO_LABELS) -> Table:
+    """Judged triples, under their labels where they have some.
 
     Example:
         >>> predictions_table("answers", []).row_count
@@ -121,9 +122,7 @@ def predictions_table(title: str, rows: Sequence[Mapping[str, Any]]) -> Table:
     cells = [
         [
             f"{row['probability']:.3f}",
-            row["head"],
-            row["relation"],
-            row["tail"],
+            *(labels.get(row[part], row[part]) for part in ("head", "relation", "tail")),
             "–" if row["q"] is None else f"{row['q']:.3f}",
             f"{row['p_w']:.3f}",
             "known" if row["known"] else "by rules" if row["in_hidden"] else "by vectors",
@@ -133,7 +132,20 @@ def predictions_table(title: str, rows: Sequence[Mapping[str, Any]]) -> Table:
     return table(title, ["probability", "head", "relation", "tail", "q", "p_w", "how"], cells)
 
 
-def explanation_tree(reason: Mapping[str, Any], most: int = 5) -> Tree:
+def checkup_table(checkup: Mapping[str, Any]) -> Table:
+    """A doctor's findings, warnings first.
+
+    Example:
+        >>> checkup_table({"graph": "family", "level": "ok", "findings": []}).row_count
+        0
+    """
+    order = ("warning", "note", "ok")
+    findings = sorted(checkup["findings"], key=lambda finding: order.index(finding["level"]))
+    rows = [[f["level"], "\n".join([f["message"], *(f"  {example}" for example in f["examples"])])] for f in findings]
+    return table(f"{checkup['graph']}: {checkup['level']}", ["level", "finding"], rows)
+
+
+def explanation_tree(reason: Mapping[str, Any], labels: Mapping[str, str] = NO_LABELS, most: int = 5) -> Tree:
     """Why: the rules by contribution with their premises, and similar facts.
 
     Example:
@@ -141,7 +153,9 @@ def explanation_tree(reason: Mapping[str, Any], most: int = 5) -> Tree:
         >>> tree = explanation_tree(about | {"known": False, "forbidden": False, "rules": [], "neighbours": []})
     """
     known = ", a known fact" if reason["known"] else ""
-    tree = Tree(f"[bold]{escape(fact(reason['triple']))}[/bold]  probability {reason['probability']:.3f}{known}")
+    tree = Tree(
+        f"[bold]{escape(fact(reason['triple'], labels))}[/bold]  probability {reason['probability']:.3f}{known}"
+    )
     q = "no embedding" if reason["q"] is None else f"the vectors say q = {reason['q']:.3f}"
     tree.add(q)
     branch = tree.add(f"the rules say p_w = {reason['p_w']:.3f}, log-odds {reason['log_odds']:+.2f}")
@@ -152,7 +166,7 @@ def explanation_tree(reason: Mapping[str, Any], most: int = 5) -> Tree:
             f"{entry['contribution']:+.2f}  {escape(entry['rule'])}  (weight {entry['weight']:.2f}{times})"
         )
         for premises in entry["premises"][:most]:
-            node.add(escape(" and ".join(fact(p) for p in premises)))
+            node.add(escape(" and ".join(fact(p, labels) for p in premises)))
         if len(entry["premises"]) > most:
             node.add(f"… and {len(entry['premises']) - most} more")
     if len(reason["rules"]) > most:
@@ -165,7 +179,7 @@ def explanation_tree(reason: Mapping[str, Any], most: int = 5) -> Tree:
     if reason["neighbours"]:
         similar = tree.add("similar entities with such a fact")
         for entry in reason["neighbours"]:
-            similar.add(f"{entry['similarity']:.2f}  {escape(fact(entry['fact']))}")
+            similar.add(f"{entry['similarity']:.2f}  {escape(fact(entry['fact'], labels))}")
     return tree
 
 
@@ -184,14 +198,14 @@ def mined_text(counts: Mapping[str, Any]) -> str:
     )
 
 
-def fact(triple: Sequence[str]) -> str:
+def fact(triple: Sequence[str], labels: Mapping[str, str] = NO_LABELS) -> str:
     """A triple in words.
 
     Example:
         >>> fact(["anna", "mother", "ben"])
         'mother(anna, ben)'
     """
-    head, relation, tail = triple
+    head, relation, tail = (labels.get(name, name) for name in triple)
     return f"{relation}({head}, {tail})"
 
 

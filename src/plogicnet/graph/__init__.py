@@ -1,8 +1,10 @@
 """Triples, vocabularies and indexes; readers; benchmark data sets; the demo family."""
 
+from plogicnet.graph.dictionaries import read_labels
 from plogicnet.graph.family import demo_family
 from plogicnet.graph.knowledge_graph import CATEGORIES, SPLITS, KnowledgeGraph
-from plogicnet.graph.sources import data_sets, open_graph, read_triples
+from plogicnet.graph.sources import make_graph, open_graph, read_triples
+from plogicnet.graph.splitting import parse_shares, split_triples
 from plogicnet.graph.triples import (
     HEAD,
     RELATION,
@@ -17,6 +19,7 @@ from plogicnet.graph.triples import (
     expand_ranges,
 )
 from plogicnet.graph.vocabulary import Vocabulary
+from plogicnet.graph.writers import quoted, write_graph
 
 __all__ = [
     "CATEGORIES",
@@ -33,9 +36,14 @@ __all__ = [
     "TripleSet",
     "Vocabulary",
     "as_triples",
-    "data_sets",
     "demo_family",
     "expand_ranges",
+    "make_graph",
     "open_graph",
+    "parse_shares",
+    "quoted",
+    "read_labels",
     "read_triples",
+    "split_triples",
+    "write_graph",
 ]

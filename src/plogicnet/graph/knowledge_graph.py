@@ -1,13 +1,24 @@
 """KnowledgeGraph: the immutable graph that everything else reads."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 
 from plogicnet.errors import InputError
-from plogicnet.graph.triples import HEAD, RELATION, TAIL, Answers, IntArray, Side, TripleSet, as_triples
+from plogicnet.graph.triples import (
+    HEAD,
+    RELATION,
+    TAIL,
+    Answers,
+    BoolArray,
+    IntArray,
+    Side,
+    TripleSet,
+    as_triples,
+    triple_keys,
+)
 from plogicnet.graph.vocabulary import Vocabulary
 
 CATEGORIES = ("1-1", "1-N", "N-1", "N-N")
@@ -34,6 +45,8 @@ class KnowledgeGraph:
     duplicates: int = 0
     held_out: int = 0
     """How many training triples were set aside as valid because the graph came without a valid split."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Readable labels of names, for showing to people."""
 
     def __post_init__(self) -> None:
         for split in SPLITS:
@@ -67,15 +80,20 @@ class KnowledgeGraph:
 
     @classmethod
     def from_numbers(
-        cls, entities: Vocabulary, relations: Vocabulary, splits: Iterable[IntArray], name: str
+        cls,
+        entities: Vocabulary,
+        relations: Vocabulary,
+        splits: Iterable[IntArray],
+        name: str,
+        labels: Mapping[str, str] | None = None,
     ) -> "KnowledgeGraph":
         """A graph from the splits' integer triples; double rows within a split are dropped and counted."""
         given = list(splits)
-        kept = [drop_duplicates(rows) for rows in given]
+        kept = [drop_duplicates(rows, len(entities)) for rows in given]
         if not len(kept[0]):
             raise InputError(f"{name}: the train split holds no triple")
         duplicates = sum(len(rows) for rows in given) - sum(len(rows) for rows in kept)
-        return cls(name, entities, relations, kept[0], kept[1], kept[2], duplicates)
+        return cls(name, entities, relations, kept[0], kept[1], kept[2], duplicates, labels=labels or {})
 
     @cached_property
     def observed(self) -> TripleSet:
@@ -128,6 +146,22 @@ class KnowledgeGraph:
         aside[np.random.default_rng(seed).choice(len(self.train), share, replace=False)] = True
         return replace(self, train=self.train[~aside], valid=self.train[aside], held_out=share)
 
+    def unseen(self, split: str) -> tuple[int, int]:
+        """How many entities and how many relations of a split train has never shown.
+
+        Example:
+            >>> KnowledgeGraph.from_names([("a", "r", "b")], test=[("a", "r", "c")]).unseen("test")
+            (1, 0)
+        """
+
+        def count(columns: list[int], size: int) -> int:
+            here, seen = np.zeros(size, dtype=bool), np.zeros(size, dtype=bool)
+            here[self.split(split)[:, columns]] = True
+            seen[self.train[:, columns]] = True
+            return int((here & ~seen).sum())
+
+        return count([HEAD, TAIL], len(self.entities)), count([RELATION], len(self.relations))
+
     @cached_property
     def relation_categories(self) -> tuple[str, ...]:
         """Each relation's category by the mean number of tails per head and of heads per tail in train (over 1.5 is N).
@@ -140,9 +174,9 @@ class KnowledgeGraph:
         n = len(self.relations)
         facts = np.bincount(self.train[:, RELATION], minlength=n)
 
-        def many(known: int) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
-            queries = np.unique(self.train[:, [RELATION, known]], axis=0)[:, 0]
-            return np.asarray(facts > 1.5 * np.bincount(queries, minlength=n))
+        def many(known: int) -> BoolArray:
+            queries = np.unique(self.train[:, RELATION] * len(self.entities) + self.train[:, known])
+            return np.asarray(facts > 1.5 * np.bincount(queries // len(self.entities), minlength=n))
 
         return tuple(
             f"{'N' if heads else '1'}-{'N' if tails else '1'}"
@@ -156,11 +190,6 @@ class KnowledgeGraph:
             >>> KnowledgeGraph.from_names([("anna", "knows", "ben")]).statistics()["entities"]
             2
         """
-        seen = np.unique(self.train[:, [HEAD, TAIL]])
-
-        def unseen(triples: IntArray) -> int:
-            return len(np.setdiff1d(triples[:, [HEAD, TAIL]], seen))
-
         return {
             "name": self.name,
             "entities": len(self.entities),
@@ -169,17 +198,21 @@ class KnowledgeGraph:
             "valid": len(self.valid),
             "test": len(self.test),
             "duplicates": self.duplicates,
-            "unseen_entities": {"valid": unseen(self.valid), "test": unseen(self.test)},
+            "unseen_entities": {split: self.unseen(split)[0] for split in ("valid", "test")},
             "relation_categories": {c: self.relation_categories.count(c) for c in CATEGORIES},
         }
 
 
-def drop_duplicates(triples: IntArray) -> IntArray:
+def drop_duplicates(triples: IntArray, entities: int) -> IntArray:
     """The distinct triples, in the order of their first occurrence.
 
     Example:
-        >>> drop_duplicates(as_triples([(1, 0, 0), (0, 0, 1), (1, 0, 0)])).tolist()
+        >>> drop_duplicates(as_triples([(1, 0, 0), (0, 0, 1), (1, 0, 0)]), entities=2).tolist()
         [[1, 0, 0], [0, 0, 1]]
     """
-    first: IntArray = np.unique(triples, axis=0, return_index=True)[1]
+    keys = triple_keys(triples, entities)
+    ordered = np.sort(keys)
+    if not np.any(ordered[1:] == ordered[:-1]):  # the usual case, and sorting alone is several times faster
+        return triples
+    first: IntArray = np.unique(keys, return_index=True)[1]
     return triples[np.sort(first)]

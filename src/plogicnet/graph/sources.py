@@ -1,67 +1,73 @@
-"""Graphs by name or by path: benchmark data sets under $PLOGICNET_DATA, directories with splits, single files."""
+"""Opening a graph: a data set by name, a directory in one of the usual layouts, one file, or data in memory."""
 
-import os
+import logging
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow import csv
 
 from plogicnet.errors import InputError, nearest
+from plogicnet.graph import datasets
+from plogicnet.graph.dictionaries import read_dictionary, read_labels, read_openke
+from plogicnet.graph.download import fetch
 from plogicnet.graph.knowledge_graph import SPLITS, KnowledgeGraph
-from plogicnet.graph.triples import IntArray
+from plogicnet.graph.readers import COLUMNS, SUFFIXES, Rows, read_rows, rows_of
+from plogicnet.graph.splitting import Shares, split_triples
+from plogicnet.graph.triples import HEAD, RELATION, TAIL, IntArray, TripleSet, as_triples
 from plogicnet.graph.vocabulary import Vocabulary
+from plogicnet.progress import Progress, silent
 
-SUFFIXES = (".txt", ".tsv", ".txt.gz", ".tsv.gz")
-COLUMNS = ("head", "relation", "tail")
-
-
-def data_directory() -> Path | None:
-    """Where data sets are looked for by name: $PLOGICNET_DATA.
-
-    Example:
-        >>> directory = data_directory()
-    """
-    named = os.environ.get("PLOGICNET_DATA")
-    return Path(named) if named else None
+log = logging.getLogger(__name__)
+SPLIT_NAMES = {"train": ("train",), "valid": ("valid", "dev", "val", "validation"), "test": ("test",)}
 
 
-def data_sets() -> list[str]:
-    """The names of the data sets that are there.
+def open_graph(
+    source: str | Path, order: str = "hrt", shares: Shares | None = None, seed: int = 0, progress: Progress = silent
+) -> KnowledgeGraph:
+    """Opens a graph: a data set's name, a directory with train/valid/test files, or one file of triples.
 
-    Example:
-        >>> names = data_sets()
-    """
-    root = data_directory()
-    if root is None or not root.is_dir():
-        return []
-    return sorted(folder.name for folder in root.iterdir() if folder.is_dir() and _find(folder, "train"))
-
-
-def open_graph(source: str | Path) -> KnowledgeGraph:
-    """Opens a graph: a data set's name, a directory with train/valid/test files, or one file of training triples.
-
-    Files hold tab-separated head, relation, tail, one triple a line, plain or .gz.
+    Args:
+        source: the name or path; a known data set that is nowhere on this machine is downloaded.
+        order: hrt or htr, the order of columns in text files without a header.
+        shares: for one file, the shares of train, valid and test, as (0.8, 0.1, 0.1); without them all is train.
+        seed: for splitting.
+        progress: of a download.
 
     Example:
         >>> graph = open_graph("umls")  # doctest: +SKIP
     """
     path = Path(source)
-    root = data_directory()
-    if not path.exists() and root is not None and (root / str(source)).is_dir():
-        path = root / str(source)
     if not path.exists():
-        names = data_sets()
-        where = f"in PLOGICNET_DATA={root}" if root else "(PLOGICNET_DATA is not set)"
-        hint = nearest(str(source), names) or (f" There are: {', '.join(names)}." if names else "")
-        raise InputError(f"no graph {str(source)!r}: neither a file, a directory nor a data set {where}.{hint}")
+        path = _find_data_set(str(source), progress)
     if path.is_file():
-        return _read([path], path.name.split(".")[0])
-    files = [_find(path, split) for split in SPLITS]
-    if files[0] is None:
-        raise InputError(f"{path}: no train file; expected one of {', '.join('train' + s for s in SUFFIXES)}")
-    return _read(files, path.name)
+        splits = [read_rows(path, order)]
+        graph = _numbered(splits, path.name.split(".")[0])
+        graph = graph if shares is None else split_triples(graph, shares, seed)
+        return _announced(graph, splits)
+    if shares is not None:
+        raise InputError(f"--split is for one file of triples; {path} is a directory with its own splits")
+    if (path / "train2id.txt").is_file():
+        return _announced(read_openke(path), [])
+    files = {split: _find_split(path, split) for split in SPLITS}
+    if files["train"] is None:
+        endings = ", ".join(SUFFIXES[:3])
+        raise InputError(f"{path}: no train file; expected train with one of {endings} (or .gz, Parquet, RDF) in it")
+    rows = [read_rows(file, order) if file else _no_rows() for file in files.values()]
+    return _announced(_numbered(rows, path.resolve().name, path), rows)
+
+
+def make_graph(train: Any, valid: Any = (), test: Any = (), name: str = "graph") -> KnowledgeGraph:
+    """A graph from pandas or Polars DataFrames, Arrow tables, (n, 3) arrays, or rows of three names.
+
+    Example:
+        >>> make_graph(np.array([["anna", "knows", "ben"]])).entities.names
+        ('anna', 'ben')
+    """
+    rows = [rows_of(data, split) for split, data in zip(SPLITS, (train, valid, test), strict=True)]
+    return _announced(_numbered(rows, name), rows)
 
 
 def read_triples(file: Path, graph: KnowledgeGraph) -> IntArray:
@@ -70,51 +76,86 @@ def read_triples(file: Path, graph: KnowledgeGraph) -> IntArray:
     Example:
         >>> read_triples(Path("candidates.tsv"), graph)  # doctest: +SKIP
     """
-    if not file.is_file():
-        raise InputError(f"no file {file}")
-    table = _read_table(file)
+    table = read_rows(file).table
     vocabularies = (graph.entities, graph.relations, graph.entities)
     return np.stack([v.ids(table[c].to_pylist()) for v, c in zip(vocabularies, COLUMNS, strict=True)], axis=1)
 
 
-def _find(folder: Path, split: str) -> Path | None:
-    return next((folder / (split + s) for s in SUFFIXES if (folder / (split + s)).is_file()), None)
+def _find_data_set(name: str, progress: Progress) -> Path:
+    found = datasets.locate(name)
+    if found is not None:
+        return found
+    known = datasets.canonical(name)
+    if known is not None:
+        log.warning("%s is not on this machine; downloading it to %s", known, datasets.cache_directory())
+        return fetch(datasets.DATA_SETS[known], datasets.cache_directory(), progress)
+    names = sorted({*datasets.available(), *datasets.DATA_SETS})
+    hint = nearest(name, names) or f" Known data sets: {', '.join(names)}."
+    raise InputError(f"no graph {name!r}: neither a file, a directory nor a data set.{hint}")
 
 
-def _read(files: "list[Path | None]", name: str) -> KnowledgeGraph:
-    tables = [_read_table(file) if file else None for file in files]
-    chunks = [table for table in tables if table is not None]
-    heads_and_tails = pa.chunked_array([c for t in chunks for c in t["head"].chunks + t["tail"].chunks], pa.string())
-    entity_names = pc.unique(heads_and_tails)
-    relation_names = pc.unique(pa.chunked_array([c for t in chunks for c in t["relation"].chunks], pa.string()))
-    empty = np.empty((0, 3), dtype=np.int64)
-    splits = [empty if t is None else _numbers(t, entity_names, relation_names) for t in tables]
-    splits += [empty] * (len(SPLITS) - len(splits))
-    entities = Vocabulary("entity", tuple(entity_names.to_pylist()))
-    return KnowledgeGraph.from_numbers(
-        entities, Vocabulary("relation", tuple(relation_names.to_pylist())), splits, name
-    )
+def _find_split(folder: Path, split: str) -> Path | None:
+    places = (folder / (name + ending) for name in SPLIT_NAMES[split] for ending in SUFFIXES)
+    return next((place for place in places if place.is_file()), None)
 
 
-def _numbers(
-    table: pa.Table, entities: pa.Array, relations: pa.Array
-) -> "np.ndarray[tuple[int, int], np.dtype[np.int64]]":
-    columns = [pc.index_in(table[c], relations if c == "relation" else entities) for c in COLUMNS]
-    return np.stack([c.to_numpy().astype(np.int64) for c in columns], axis=1)
+def _no_rows() -> Rows:
+    return rows_of(())
 
 
-def _read_table(file: Path) -> pa.Table:
-    """Reads the three columns as strings; a name may hold anything but a tab and a line break."""
-    try:
-        return csv.read_csv(
-            file,
-            read_options=csv.ReadOptions(column_names=list(COLUMNS)),
-            parse_options=csv.ParseOptions(delimiter="\t", quote_char=False),
-            convert_options=csv.ConvertOptions(
-                column_types=dict.fromkeys(COLUMNS, pa.string()), strings_can_be_null=False
-            ),
-        )
-    except (pa.ArrowInvalid, OSError) as error:
-        if "Empty CSV file" in str(error):
-            return pa.table({c: pa.array([], pa.string()) for c in COLUMNS})
-        raise InputError(f"{file}: {error}; expected tab-separated head, relation, tail on each line") from None
+def _numbered(splits: Sequence[Rows], name: str, folder: Path | None = None) -> KnowledgeGraph:
+    """Names become numbers: in a dictionary's order where the folder has one, else in order of first appearance."""
+    entities = _vocabulary("entity", splits, ("head", "tail"), folder and folder / "entities.dict")
+    relations = _vocabulary("relation", splits, ("relation",), folder and folder / "relations.dict")
+    numbers = [_numbers(rows.table, entities, relations) for rows in splits]
+    numbers += [as_triples([])] * (len(SPLITS) - len(numbers))
+    labels = read_labels(folder / "labels.tsv") if folder and (folder / "labels.tsv").is_file() else {}
+    return KnowledgeGraph.from_numbers(_names(entities, "entity"), _names(relations, "relation"), numbers, name, labels)
+
+
+def _names(array: pa.Array, kind: str) -> Vocabulary:
+    return Vocabulary(kind, tuple(array.to_pylist()))
+
+
+def _vocabulary(kind: str, splits: Sequence[Rows], columns: Iterable[str], dictionary: Path | None) -> pa.Array:
+    """All names of some columns; each chunk of a column has its own small dictionary, so no row is touched."""
+    chunks = [ch.dictionary for rows in splits for c in columns for ch in rows.table[c].chunks]
+    found = pc.unique(pa.chunked_array(chunks, pa.string()))
+    if dictionary is None or not dictionary.is_file():
+        return found
+    given = pa.array(read_dictionary(dictionary), pa.string())
+    missing = found.filter(pc.invert(pc.is_in(found, given)))
+    if len(missing):
+        raise InputError(f"{dictionary}: the {kind} {missing[0].as_py()!r} of the triples is not in this dictionary")
+    return given
+
+
+def _numbers(table: pa.Table, entities: pa.Array, relations: pa.Array) -> IntArray:
+    numbers = np.empty((table.num_rows, 3), dtype=np.int64)
+    for column, name, names in ((HEAD, "head", entities), (RELATION, "relation", relations), (TAIL, "tail", entities)):
+        start = 0
+        for chunk in table[name].chunks:
+            number_of = pc.index_in(chunk.dictionary, names).to_numpy(zero_copy_only=False)
+            numbers[start : start + len(chunk), column] = number_of[chunk.indices.to_numpy()]
+            start += len(chunk)
+    return numbers
+
+
+def _announced(graph: KnowledgeGraph, rows: Sequence[Rows]) -> KnowledgeGraph:
+    """The graph itself; what a person should know about it is said once, with counts."""
+    literals = sum(r.literals for r in rows)
+    if literals:
+        log.warning("%s: %s literals skipped: they are no entities", graph.name, f"{literals:,}")
+    if graph.duplicates:
+        log.warning("%s: %s duplicate triples dropped", graph.name, f"{graph.duplicates:,}")
+    for split, earlier in (("valid", ("train",)), ("test", ("train", "valid"))):
+        for other in earlier:
+            known = graph.observed if other == "train" else TripleSet.of(graph.split(other), len(graph.entities))
+            shared = int(known.contains(graph.split(split)).sum())
+            if shared:
+                log.warning("%s: %s triples of %s are in %s too", graph.name, f"{shared:,}", split, other)
+    for split in ("valid", "test"):
+        for count, what in zip(graph.unseen(split), ("entities", "relations"), strict=True):
+            if count:
+                log.warning("%s: %s %s of %s are not in train", graph.name, f"{count:,}", what, split)
+    return graph

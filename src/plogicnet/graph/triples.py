@@ -58,12 +58,7 @@ class TripleSet:
     def of(cls, rows: object, entities: int) -> "TripleSet":
         """The distinct triples among the rows."""
         triples = as_triples(rows)
-        highest = int(triples[:, RELATION].max(initial=0)) + 1
-        if highest * entities**2 >= 2**63:
-            raise InputError(
-                f"{highest:,} relations over {entities:,} entities are more than 64-bit keys can tell apart"
-            )
-        keys, first = np.unique(_keys(triples, entities), return_index=True)
+        keys, first = np.unique(triple_keys(triples, entities), return_index=True)
         return cls(triples[first], keys, entities)
 
     def __len__(self) -> int:
@@ -73,7 +68,7 @@ class TripleSet:
         """The row of each triple in this set, -1 where it is not in it."""
         if not len(self.keys):
             return np.full(len(triples), -1, dtype=np.int64)
-        wanted = _keys(triples, self.entities)
+        wanted = triple_keys(triples, self.entities)
         rows = np.minimum(np.searchsorted(self.keys, wanted), len(self.keys) - 1)
         return np.where(self.keys[rows] == wanted, rows, -1)
 
@@ -113,6 +108,15 @@ class Answers:
         return owners, self.answers[at], self.rows[at]
 
 
-def _keys(triples: IntArray, entities: int) -> IntArray:
+def triple_keys(triples: IntArray, entities: int) -> IntArray:
+    """One number per triple, which sorts by (relation, head, tail).
+
+    Example:
+        >>> triple_keys(as_triples([(1, 0, 2)]), entities=3)
+        array([5])
+    """
+    highest = int(triples[:, RELATION].max(initial=0)) + 1
+    if highest * entities**2 >= 2**63:
+        raise InputError(f"{highest:,} relations over {entities:,} entities are more than 64-bit keys can tell apart")
     keys: IntArray = (triples[:, RELATION] * entities + triples[:, HEAD]) * entities + triples[:, TAIL]
     return keys

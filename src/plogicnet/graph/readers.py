@@ -1,0 +1,300 @@
+"""Files of triples as tables of names: TSV and CSV, Parquet, N-Triples and Turtle, data frames; plain or gzipped."""
+
+import csv as plain_csv
+import gzip
+import io
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, NoReturn, cast
+from urllib.parse import unquote
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyarrow import csv
+
+from plogicnet.errors import InputError
+
+COLUMNS = ("head", "relation", "tail")
+ORDERS = {"hrt": COLUMNS, "htr": ("head", "tail", "relation")}
+HEADERS = {
+    "head": ("head", "h", "subject", "source", "head_id"),
+    "relation": ("relation", "r", "predicate", "rel", "relation_id"),
+    "tail": ("tail", "t", "object", "target", "tail_id"),
+}
+NAMED = {word: column for column, words in HEADERS.items() for word in words}
+TEXT = (".txt", ".tsv", ".csv")
+PARQUET = (".parquet", ".pq")
+RDF = {".nt": "N_TRIPLES", ".ttl": "TURTLE"}
+SUFFIXES = (*TEXT, *(s + ".gz" for s in TEXT), *PARQUET, *RDF, *(s + ".gz" for s in RDF))
+DELIMITERS = {".csv": ",;\t", ".tsv": "\t"}
+PLAIN_NAME = "urn:plogicnet:"
+"""In RDF a name that is no IRI is written percent-encoded behind this."""
+BLOCK = 1 << 24
+STRINGS = pa.dictionary(pa.int32(), pa.string())
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Triples in names, as dictionary-encoded columns head, relation, tail; and how many literals were skipped."""
+
+    table: pa.Table
+    literals: int = 0
+
+
+def suffix(file: Path) -> str:
+    """A file's ending, .gz set aside.
+
+    Example:
+        >>> suffix(Path("train.tsv.gz"))
+        '.tsv'
+    """
+    return Path(file.stem).suffix.lower() if file.suffix.lower() == ".gz" else file.suffix.lower()
+
+
+def is_header(cells: Sequence[str]) -> bool:
+    """Whether three cells are the names of the three columns.
+
+    Example:
+        >>> is_header(["Subject", "Predicate", "Object"])
+        True
+    """
+    return {NAMED.get(cell.strip().lower()) for cell in cells} == set(COLUMNS)
+
+
+def read_rows(file: Path, order: str = "hrt") -> Rows:
+    """Reads a file of triples, in the format that its ending names; text in any other case.
+
+    The order of the columns, hrt or htr, is for files without a header line.
+
+    Example:
+        >>> read_rows(Path("train.tsv"))  # doctest: +SKIP
+    """
+    if order not in ORDERS:
+        raise InputError(f"columns: {order!r} is not allowed; one of {', '.join(ORDERS)}")
+    if file.is_dir():
+        raise InputError(f"{file}: a directory where a file of triples is meant")
+    if not file.is_file():
+        raise InputError(f"{file}: no such file")
+    try:
+        if suffix(file) in PARQUET:
+            return Rows(_named_columns(pq.read_table(file), str(file)))
+        if suffix(file) in RDF:
+            return _read_rdf(file)
+        return Rows(_read_text(file, order))
+    except (OSError, EOFError, pa.ArrowException) as error:
+        raise InputError(f"{file}: {_in_words(file, error)}") from None
+
+
+def rows_of(data: Any, what: str = "data") -> Rows:
+    """Triples from memory: a pandas or Polars DataFrame, an Arrow table, an (n, 3) array, or any rows of three names.
+
+    A frame's columns are found by name (head, relation, tail, or h, r, t, or subject, predicate, object), else the
+    first three are taken in this order.
+
+    Example:
+        >>> rows_of([("anna", "knows", "ben")]).table.num_rows
+        1
+    """
+    if isinstance(data, pa.Table):
+        return Rows(_named_columns(data, what))
+    if hasattr(data, "__arrow_c_stream__"):
+        return Rows(_named_columns(pa.table(data), what))
+    array = np.asarray(data if isinstance(data, np.ndarray) else list(data), dtype=object)
+    if array.size and (array.ndim != 2 or array.shape[1] != 3):
+        raise InputError(f"{what}: rows of three names are meant, found an array of shape {array.shape}")
+    columns = array.reshape(-1, 3).T
+    return Rows(_checked(pa.table({c: [str(v) for v in columns[i]] for i, c in enumerate(COLUMNS)}), what))
+
+
+def _named_columns(table: pa.Table, what: str) -> pa.Table:
+    """The three columns of a table, found by their names, else by place."""
+    found = {NAMED[name.lower()]: name for name in table.column_names if name.lower() in NAMED}
+    if len(found) < 3:
+        if len(table.column_names) != 3:
+            raise InputError(
+                f"{what}: no columns head, relation, tail (or h, r, t; subject, predicate, object);"
+                f" found {', '.join(table.column_names) or 'none'}"
+            )
+        found = dict(zip(COLUMNS, table.column_names, strict=True))
+    columns = {c: table[found[c]] for c in COLUMNS}
+    for name, column in columns.items():
+        if column.null_count:
+            row = pc.index(column.is_null(), True).as_py()
+            raise InputError(f"{what}, row {row + 1}: the {name} is missing")
+        decoded = column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+        columns[name] = decoded.cast(pa.string())
+    return _checked(pa.table(columns), what)
+
+
+def _checked(table: pa.Table, what: str) -> pa.Table:
+    """The table dictionary-encoded, without an empty name."""
+    encoded = pa.table({c: table[c].cast(pa.string()).dictionary_encode() for c in COLUMNS})
+    for c in COLUMNS:
+        if _has_empty(encoded[c]):
+            row = pc.index(table[c].cast(pa.string()), "").as_py()
+            raise InputError(f"{what}, row {row + 1}: the {c} is an empty name")
+    return encoded
+
+
+def _has_empty(column: pa.ChunkedArray) -> bool:
+    return any(pc.index(chunk.dictionary, "").as_py() >= 0 for chunk in column.chunks)
+
+
+def _read_text(file: Path, order: str) -> pa.Table:
+    """Delimited text: quoting is honoured in CSV, and in TSV where the whole file keeps to it."""
+    delimiter, header = _sniff(file)
+    names = tuple(NAMED[cell.strip().lower()] for cell in header) if header else ORDERS[order]
+    table = None
+    try:
+        table = _parse(file, delimiter, names, skip=bool(header))
+    except pa.ArrowInvalid:
+        if delimiter != "\t":
+            _diagnose(file, delimiter, names, skip=bool(header))
+    # in TSV a quote may be part of a name; in CSV a name over several lines may be a quote that was never closed
+    if delimiter == "\t" and (table is None or _has(table, '"')):
+        table = _parse_quoted(file, delimiter, names, skip=bool(header)) or table
+    elif delimiter != "\t" and table is not None and _has(table, "\n"):
+        table = _parse_quoted(file, delimiter, names, skip=bool(header))
+    if table is None or any(_has_empty(table[c]) for c in COLUMNS):
+        _diagnose(file, delimiter, names, skip=bool(header))
+    return table.select(COLUMNS)
+
+
+def _parse(file: Path, delimiter: str, names: Sequence[str], skip: bool) -> pa.Table:
+    quoted = delimiter != "\t"
+    try:
+        return csv.read_csv(
+            file,
+            read_options=csv.ReadOptions(column_names=list(names), skip_rows=int(skip), block_size=BLOCK),
+            parse_options=csv.ParseOptions(
+                delimiter=delimiter, quote_char='"' if quoted else False, newlines_in_values=quoted
+            ),
+            convert_options=csv.ConvertOptions(column_types=dict.fromkeys(COLUMNS, STRINGS), strings_can_be_null=False),
+        )
+    except pa.ArrowInvalid as error:
+        if "Empty CSV file" in str(error):
+            return pa.table({c: pa.array([], STRINGS) for c in names})
+        raise
+
+
+def _has(table: pa.Table, text: str) -> bool:
+    return any(pc.any(pc.match_substring(ch.dictionary, text)).as_py() for c in COLUMNS for ch in table[c].chunks)
+
+
+def _parse_quoted(file: Path, delimiter: str, names: Sequence[str], skip: bool) -> pa.Table | None:
+    """Text in which quotes are quotes all through; None where some are not."""
+    with _open_text(file) as lines:
+        try:
+            rows = list(plain_csv.reader(lines, delimiter=delimiter, strict=True))[int(skip) :]
+        except (plain_csv.Error, UnicodeDecodeError):
+            return None
+    rows = [row for row in rows if row]
+    if any(len(row) != 3 for row in rows):
+        return None
+    return pa.table(
+        {c: pa.array([row[i] for row in rows], pa.string()).dictionary_encode() for i, c in enumerate(names)}
+    )
+
+
+def _sniff(file: Path) -> tuple[str, tuple[str, ...]]:
+    """The delimiter, and the header's cells where the first line is one."""
+    with _open_text(file, errors="replace") as lines:
+        first = next((line for line in iter(lambda: lines.readline(BLOCK), "") if line.strip()), "")
+    candidates = DELIMITERS.get(suffix(file), "\t,; ")
+    for delimiter in candidates:
+        cells = next(plain_csv.reader([first], delimiter=delimiter), [])
+        if len(cells) == 3:
+            literal = delimiter == "\t" and '"' in first
+            return delimiter, tuple(cells) if is_header(cells) and not literal else ()
+    return next((d for d in candidates if d in first), candidates[0]), ()
+
+
+def _open_text(file: Path, errors: str = "strict") -> io.TextIOWrapper:
+    return io.TextIOWrapper(_open_bytes(file), encoding="utf-8-sig", errors=errors, newline="")
+
+
+def _open_bytes(file: Path) -> IO[bytes]:
+    return cast(IO[bytes], gzip.open(file)) if file.suffix.lower() == ".gz" else file.open("rb")
+
+
+def _diagnose(file: Path, delimiter: str, names: Sequence[str], skip: bool) -> NoReturn:
+    """Reads again, slowly, to say which line is wrong and how."""
+    lines = _decoded_lines(file)
+    if delimiter == "\t":
+        reader = plain_csv.reader(lines, delimiter=delimiter, quoting=plain_csv.QUOTE_NONE)
+    else:
+        reader = plain_csv.reader(lines, delimiter=delimiter, strict=True)
+    try:
+        for number, row in enumerate(reader):
+            place = f"{file}, line {reader.line_num}"
+            if not row or (number == 0 and skip):
+                continue
+            if len(row) != 3:
+                count = f"{len(row)} column{'' if len(row) == 1 else 's'}"
+                shown = delimiter.join(row)
+                kind = {"\t": "tabs", " ": "spaces"}.get(delimiter, repr(delimiter))
+                raise InputError(
+                    f"{place}: {count} where three are meant (head, relation, tail, separated by {kind}):"
+                    f" {shown[:100]!r}{'…' if len(shown) > 100 else ''}"
+                )
+            for name, cell in zip(names, row, strict=True):
+                if not cell:
+                    raise InputError(f"{place}: the {name} is an empty name")
+    except plain_csv.Error as error:
+        reason = "a quote is opened and never closed" if "unexpected end" in str(error) else str(error)
+        raise InputError(f"{file}, line {reader.line_num}: {reason}") from None
+    raise InputError(f"{file}: cannot be read as triples separated by {delimiter!r}")
+
+
+def _decoded_lines(file: Path) -> Iterator[str]:
+    with _open_bytes(file) as stream:
+        for number, line in enumerate(stream, 1):
+            try:
+                yield line.decode("utf-8-sig" if number == 1 else "utf-8")
+            except UnicodeDecodeError as error:
+                raise InputError(
+                    f"{file}, line {number}, column {error.start + 1}: not UTF-8 (byte {line[error.start]:#04x})"
+                ) from None
+
+
+def _read_rdf(file: Path) -> Rows:
+    """N-Triples or Turtle: IRIs and blank nodes are names, literals are no entities and are skipped."""
+    try:
+        import pyoxigraph as ox
+    except ImportError:
+        raise InputError(f"{file}: RDF needs pyoxigraph; install it with: pip install 'plogicnet[rdf]'") from None
+    columns: list[list[str]] = [[], [], []]
+    literals = 0
+    with _open_bytes(file) as stream:
+        try:
+            for quad in ox.parse(stream, format=getattr(ox.RdfFormat, RDF[suffix(file)])):
+                if isinstance(quad.object, ox.Literal):
+                    literals += 1
+                    continue
+                for column, term in zip(columns, (quad.subject, quad.predicate, quad.object), strict=True):
+                    column.append(_rdf_name(term))
+        except SyntaxError as error:
+            place = f", line {error.lineno}, column {error.offset}" if error.lineno else ""
+            raise InputError(f"{file}{place}: {error.msg}") from None
+    return Rows(
+        _checked(pa.table({c: pa.array(columns[i], pa.string()) for i, c in enumerate(COLUMNS)}), str(file)), literals
+    )
+
+
+def _rdf_name(term: Any) -> str:
+    value = getattr(term, "value", None)
+    name = str(term) if value is None or str(term).startswith("_:") else str(value)
+    return unquote(name.removeprefix(PLAIN_NAME)) if name.startswith(PLAIN_NAME) else name
+
+
+def _in_words(file: Path, error: Exception) -> str:
+    """What a library's error means, in words."""
+    text = str(error)
+    if isinstance(error, EOFError) or "Truncated compressed" in text or "end-of-stream marker" in text:
+        return "the gzip file is truncated; fetch or copy it again"
+    if file.suffix.lower() == ".gz" and ("header check" in text or "Not a gzipped" in text or "zlib" in text):
+        return "not a whole gzip file, in spite of its name; fetch or copy it again"
+    return text.splitlines()[0] if text else type(error).__name__

@@ -14,11 +14,20 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from plogicnet.config import Config
     from plogicnet.errors import InputError
-    from plogicnet.graph import KnowledgeGraph, demo_family, open_graph
+    from plogicnet.graph import KnowledgeGraph, demo_family, make_graph, open_graph
     from plogicnet.model import PLogicNet
 
 __version__ = "0.1.0"
-__all__ = ["Config", "InputError", "KnowledgeGraph", "PLogicNet", "__version__", "demo_family", "open_graph"]
+__all__ = [
+    "Config",
+    "InputError",
+    "KnowledgeGraph",
+    "PLogicNet",
+    "__version__",
+    "demo_family",
+    "make_graph",
+    "open_graph",
+]
 
 _HOMES = {
     "Config": "plogicnet.config",
@@ -26,6 +35,7 @@ _HOMES = {
     "KnowledgeGraph": "plogicnet.graph",
     "PLogicNet": "plogicnet.model",
     "demo_family": "plogicnet.graph",
+    "make_graph": "plogicnet.graph",
     "open_graph": "plogicnet.graph",
 }
 

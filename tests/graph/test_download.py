@@ -323,7 +323,7 @@ def test_a_server_that_falls_silent(
     assert "Run it again" in message
     site.silent_after = None
     site.go_on.set()
-    monkeypatch.undo()
+    monkeypatch.setattr(download, "TIMEOUT_SECONDS", 30.0)
     assert is_whole(fetch(tiny, tmp_path))
     assert site.asked[1] == ("/train.txt", f"bytes={after}-" if after > 0 else None)
 

@@ -118,7 +118,7 @@ def test_data_sets_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert open_graph("nations").name == "nations"
     with pytest.raises(InputError, match=r"no graph 'kinships'.*Did you mean 'kinship'"):
         open_graph("kinships")
-    with pytest.raises(InputError, match="Known data sets: .*nations"):
+    with pytest.raises(InputError, match=r"Known data sets: .*nations"):
         open_graph("zzz")
     with pytest.raises(InputError, match="no train file"):
         open_graph("notes")

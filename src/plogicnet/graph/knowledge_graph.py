@@ -26,7 +26,7 @@ SPLITS = ("train", "valid", "test")
 HELD_OUT_SHARE, HELD_OUT_MOST = 0.05, 5_000
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class KnowledgeGraph:
     """Vocabularies and the three splits as (n, 3) integer arrays; indexes are built when first needed.
 
@@ -53,6 +53,12 @@ class KnowledgeGraph:
             frozen = self.split(split).view()  # the caller's own array stays writeable
             frozen.flags.writeable = False
             object.__setattr__(self, split, frozen)
+
+    def __repr__(self) -> str:
+        sizes = ", ".join(f"{split} {len(self.split(split)):,}" for split in SPLITS)
+        return (
+            f"<KnowledgeGraph {self.name}: {len(self.entities):,} entities, {len(self.relations):,} relations; {sizes}>"
+        )
 
     @classmethod
     def from_names(

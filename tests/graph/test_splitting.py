@@ -1,0 +1,55 @@
+"""Splitting one file: shares are kept, nothing is lost, and train has seen what it can be made to see."""
+
+import logging
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plogicnet.errors import InputError
+from plogicnet.graph import SPLITS, KnowledgeGraph, parse_shares, split_triples
+from reference import as_set, graphs
+
+SHARES = (0.6, 0.2, 0.2)
+
+
+@settings(deadline=None)
+@given(graphs(), st.integers(0, 3))
+def test_nothing_is_lost_and_unseen_names_only_where_they_cannot_be_helped(graph: KnowledgeGraph, seed: int) -> None:
+    n = len(graph.train)
+    try:
+        split = split_triples(graph, SHARES, seed)
+    except InputError:
+        assert n < 3
+        return
+    sizes = [len(split.split(s)) for s in SPLITS]
+    assert sizes[1:] == [round(0.2 * n)] * 2
+    assert sum(sizes) == n
+    assert set().union(*(as_set(split.split(s)) for s in SPLITS)) == as_set(graph.train)
+    names = len(np.unique(graph.train[:, [0, 2]])) + len(np.unique(graph.train[:, 1]))
+    unseen = sum(sum(split.unseen(s)) for s in ("valid", "test"))
+    # each triple that train keeps can be the one to show up to three names; as many as there are names always suffice
+    if sizes[0] >= names:
+        assert unseen == 0
+
+
+def test_the_seed_decides() -> None:
+    graph = KnowledgeGraph.from_names([(str(i % 10), "r", str(i // 10)) for i in range(100)])
+    one, two, three = (split_triples(graph, (0.8, 0.1, 0.1), seed) for seed in (1, 1, 2))
+    assert as_set(one.test) == as_set(two.test) != as_set(three.test)
+    assert one.unseen("test") == one.unseen("valid") == (0, 0)
+
+
+def test_what_cannot_be_helped_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    chain = KnowledgeGraph.from_names([(f"a{i}", "r", f"b{i}") for i in range(10)])
+    with caplog.at_level(logging.WARNING):
+        split = split_triples(chain, (0.8, 0.1, 0.1), 0)
+    assert split.unseen("test") == (2, 0)
+    assert "too few triples to show train every name" in caplog.text
+
+
+@pytest.mark.parametrize("text", ["0.8,0.1", "a,b,c", "0.8,0.1,0.3", "0,0.5,0.5", "1.2,-0.1,-0.1", ""])
+def test_shares_that_are_none(text: str) -> None:
+    with pytest.raises(InputError, match="--split"):
+        parse_shares(text)

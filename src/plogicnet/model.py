@@ -124,7 +124,7 @@ class PLogicNet:
         nothing = RuleTable.of([], [], [])
         with self.clock("mine"):
             used = config.em.rules and config.rules.mine
-            mined = mine(graph, config.rules, progress) if used else Mined(nothing, nothing, 0)
+            mined = mine(graph, config.rules, config.threads, progress) if used else Mined(nothing, nothing, 0)
         outcome = run_em(graph, config, mined.rules, mined.constraints, self.clock, progress)
         rules = outcome.rule_model.scores(graph)
         labels = sample(graph, "valid", ["train", "valid"], config.seed)

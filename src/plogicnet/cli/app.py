@@ -228,7 +228,7 @@ def mine_rules(
     with clock("load"):
         opened = _open(graph, settings, columns, split)
     with clock("mine"):
-        mined = mine(opened, settings.rules, progress)
+        mined = mine(opened, settings.rules, settings.threads, progress)
     with clock("ground"):
         network = ground_network(
             opened.observed, chains_of(mined.rules, opened), settings.rules.counting, progress=progress

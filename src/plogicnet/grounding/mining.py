@@ -1,16 +1,23 @@
 """Exhaustive mining: every rule of the paper's four patterns with at least one hit, and the irreflexive constraints."""
 
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from scipy import sparse
 
 from plogicnet import config
 from plogicnet.graph import HEAD, RELATION, TAIL, IntArray, KnowledgeGraph, expand_ranges
+from plogicnet.grounding.native import Runs, count_compositions
 from plogicnet.grounding.walks import Chain, Counting, Move, World, ground, walk
 from plogicnet.progress import Progress, silent
 from plogicnet.rules import Rule, RuleTable, Step, chain_rule, irreflexive
+
+COUNTERS = 1 << 22
+"""How many counters of (second relation, hypothesis) one thread holds at a time; more relations take more passes."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +29,7 @@ class Mined:
     candidates: int
 
 
-def mine(graph: KnowledgeGraph, settings: config.Rules, progress: Progress = silent) -> Mined:
+def mine(graph: KnowledgeGraph, settings: config.Rules, threads: int = 0, progress: Progress = silent) -> Mined:
     """Counts every candidate rule exactly and keeps those of enough precision and support (Sec. 5.1).
 
     Example:
@@ -32,23 +39,60 @@ def mine(graph: KnowledgeGraph, settings: config.Rules, progress: Progress = sil
         ['husband(X, Y) => wife(Y, X)', 'wife(X, Y) => husband(Y, X)']
     """
     world = World(graph.observed)
-    bodies = [(pattern, body) for pattern in settings.patterns for body in _bodies(graph, pattern)]
-    candidates = 0
-    kept: list[Rule] = []
-    supports: list[int] = []
-    hits: list[int] = []
-    with progress("mining", len(bodies)) as advance:
-        for pattern, body in bodies:
-            least = getattr(settings.min_precision, pattern)
-            for relation, support, hit in _candidates(world, pattern, body, settings.counting):
-                candidates += 1
-                # dividing rounds as the threshold's own decimal does: 3 of 30 is 0.1
-                if hit / support >= least and support >= settings.min_support:
-                    kept.append(_rule(graph, body, relation))
-                    supports.append(support)
-                    hits.append(hit)
-            advance()
-    return Mined(RuleTable.of(kept, supports, hits), mine_constraints(graph, settings), candidates)
+    relations = np.unique(graph.train[:, RELATION])
+    found: list[Candidates] = []
+    with (
+        progress("mining", len(relations) * len(settings.patterns)) as advance,
+        ThreadPoolExecutor(threads or os.cpu_count()) as pool,
+    ):
+        for pattern in settings.patterns:
+            of_body = _compositions(graph) if pattern == "composition" else partial(_one_step, world, pattern)
+            # results come in the order of relations, whichever thread is done first
+            for candidates in pool.map(partial(of_body, settings.counting), relations.tolist()):
+                found.append(candidates)
+                advance()
+    kept = [c.at_least(settings) for c in found]
+    rules = [rule for c in kept for rule in c.rules(graph)]
+    support = [n for c in kept for n in c.support.tolist()]
+    hits = [n for c in kept for n in c.hits.tolist()]
+    total = sum(len(c.support) for c in found)
+    return Mined(RuleTable.of(rules, support, hits), mine_constraints(graph, settings), total)
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Candidate rules of one pattern that begin with one relation: arrays of one entry a rule.
+
+    Attributes:
+        first: the relation of the (first) premise.
+        second: for compositions, the relation of the second premise.
+        relation: the hypothesis's relation.
+        support, hits: the counts.
+    """
+
+    pattern: str
+    first: int
+    second: IntArray
+    relation: IntArray
+    support: IntArray
+    hits: IntArray
+
+    def at_least(self, settings: config.Rules) -> "Candidates":
+        """Those of enough precision and support."""
+        # dividing rounds as the threshold's own decimal does: 3 of 30 is 0.1
+        precise = self.hits / self.support >= getattr(settings.min_precision, self.pattern)
+        kept = precise & (self.support >= settings.min_support)
+        columns = (self.second, self.relation, self.support, self.hits)
+        return Candidates(self.pattern, self.first, *(column[kept] for column in columns))
+
+    def rules(self, graph: KnowledgeGraph) -> Iterator[Rule]:
+        """The rules in names."""
+        names = graph.relations.names
+        for second, relation in zip(self.second.tolist(), self.relation.tolist(), strict=True):
+            steps = [Step(names[self.first], self.pattern in ("composition", "subrelation"))]
+            if self.pattern == "composition":
+                steps.append(Step(names[second], True))
+            yield chain_rule(steps, names[relation])
 
 
 def mine_constraints(graph: KnowledgeGraph, settings: config.Rules) -> RuleTable:
@@ -69,40 +113,42 @@ def mine_constraints(graph: KnowledgeGraph, settings: config.Rules) -> RuleTable
     return RuleTable.of(rules, facts[kept].tolist(), (facts - loops)[kept].tolist())
 
 
-def _bodies(graph: KnowledgeGraph, pattern: str) -> Iterator[tuple[Move, ...]]:
-    """Every body of a pattern that can be walked at all."""
-    used = np.unique(graph.train[:, RELATION])
-    if pattern != "composition":
-        yield from ((Move(int(r), pattern == "subrelation"),) for r in used)
-        return
+def _compositions(graph: KnowledgeGraph) -> Callable[[Counting, int], Candidates]:
+    """Counts, for one first relation, the compositions with every second relation that can follow it."""
     shape = (len(graph.relations), len(graph.entities))
     ones = np.ones(len(graph.train), dtype=bool)
     ends = sparse.csr_array((ones, (graph.train[:, RELATION], graph.train[:, TAIL])), shape)
     begins = sparse.csr_array((ones, (graph.train[:, RELATION], graph.train[:, HEAD])), shape)
-    firsts, seconds = (ends @ begins.T).nonzero()
-    order = np.lexsort((seconds, firsts))
-    yield from ((Move(int(a), True), Move(int(b), True)) for a, b in zip(firsts[order], seconds[order], strict=True))
+    follows = sparse.csr_array(ends @ begins.T)
+    runs = Runs.of(graph.observed)
+
+    def count(counting: Counting, first: int) -> Candidates:
+        seconds = np.sort(follows.indices[follows.indptr[first] : follows.indptr[first + 1]]).astype(np.int64)
+        at_once = max(1, COUNTERS // len(graph.relations))
+        blocks = [
+            count_compositions(runs, first, seconds[start : start + at_once], *shape, counting == "paths")
+            for start in range(0, len(seconds), at_once)
+        ] or [(np.empty(0, dtype=np.int64),) * 4]
+        return Candidates("composition", first, *(np.concatenate(column) for column in zip(*blocks, strict=True)))
+
+    return count
 
 
-def _candidates(
-    world: World, pattern: str, body: tuple[Move, ...], counting: Counting
-) -> Iterator[tuple[int, int, int]]:
-    """(relation of the hypothesis, support, hits) of every candidate with this body and at least one hit."""
-    pairs, counts = _pairs(walk(world, body).entities, world.facts.entities, counting)
+def _one_step(world: World, pattern: str, counting: Counting, first: int) -> Candidates:
+    """Counts the rules of a one-step pattern whose premise has one relation."""
+    move = Move(first, forward=pattern == "subrelation")
+    pairs, counts = _pairs(walk(world, [move]).entities, world.facts.entities, counting)
     hits = _hits(world, pairs, counts)
-    for relation in np.flatnonzero(hits).tolist():
-        if pattern == "symmetric" and relation != body[0].relation:
-            continue
-        if pattern in ("inverse", "subrelation") and relation == body[0].relation:
-            continue
-        if counting == "paths" or all(move.relation != relation for move in body):
-            yield relation, int(counts.sum()), int(hits[relation])
-            continue
-        # the hypothesis may be among the premises, so this relation's groundings are counted on their own
-        own, ones = _pairs(ground(world, Chain(body, relation), counting).entities, world.facts.entities, counting)
-        hit = int(_hits(world, own, ones)[relation])
-        if hit:
-            yield relation, len(own), hit
+    relations = np.flatnonzero(hits)
+    relations = relations[(relations == first) == (pattern == "symmetric")]
+    support = np.full(len(relations), counts.sum())
+    hit = hits[relations]
+    if pattern == "symmetric" and len(relations) and counting == "distinct":
+        # a self-loop is its own mirror image, so it does not count
+        own, ones = _pairs(ground(world, Chain((move,), first), counting).entities, world.facts.entities, counting)
+        support, hit = np.array([len(own)]), _hits(world, own, ones)[relations]
+        relations, support, hit = (column[hit > 0] for column in (relations, support, hit))
+    return Candidates(pattern, first, np.full(len(relations), -1), relations, support, hit)
 
 
 def _pairs(entities: IntArray, n: int, counting: Counting) -> tuple[IntArray, IntArray]:
@@ -117,8 +163,3 @@ def _hits(world: World, pairs: IntArray, counts: IntArray) -> IntArray:
     owners, at = expand_ranges(np.searchsorted(keys, pairs, "left"), np.searchsorted(keys, pairs, "right"))
     hits = np.bincount(relations[at], weights=counts[owners], minlength=int(relations.max()) + 1)
     return hits.astype(np.int64)
-
-
-def _rule(graph: KnowledgeGraph, body: Sequence[Move], relation: int) -> Rule:
-    steps = [Step(graph.relations.names[move.relation], move.forward) for move in body]
-    return chain_rule(steps, graph.relations.names[relation])

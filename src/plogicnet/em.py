@@ -121,7 +121,7 @@ def build_rule_model(
     # under the full blanket a hidden triple counts as a premise too
     linked = config.mln.blanket == "full" or config.mln.hidden_premises == "sampled"
     counting = config.rules.counting
-    groundings = ground_network(graph.observed, chains_of(rules, graph), counting, linked, progress)
+    groundings = ground_network(graph.observed, chains_of(rules, graph), counting, linked, config.threads, progress)
     truth = groundings.observed.copy()
     if assumed is not None:
         truth[~groundings.observed] = assumed

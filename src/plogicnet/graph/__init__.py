@@ -17,6 +17,7 @@ from plogicnet.graph.triples import (
     TripleSet,
     as_triples,
     expand_ranges,
+    triple_keys,
 )
 from plogicnet.graph.vocabulary import Vocabulary
 from plogicnet.graph.writers import quoted, write_graph
@@ -45,5 +46,6 @@ __all__ = [
     "read_labels",
     "read_triples",
     "split_triples",
+    "triple_keys",
     "write_graph",
 ]

@@ -61,6 +61,12 @@ class TripleSet:
         keys, first = np.unique(triple_keys(triples, entities), return_index=True)
         return cls(triples[first], keys, entities)
 
+    @classmethod
+    def of_keys(cls, keys: IntArray, entities: int) -> "TripleSet":
+        """The set with these sorted, distinct keys."""
+        relation, pair = np.divmod(keys, entities**2)
+        return cls(np.stack([pair // entities, relation, pair % entities], axis=1), keys, entities)
+
     def __len__(self) -> int:
         return len(self.keys)
 

@@ -1,11 +1,14 @@
 """Hidden triples, and every grounding as rows of arrays: which rule, which hypothesis, which premises."""
 
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
 
-from plogicnet.graph import BoolArray, IntArray, KnowledgeGraph, TripleSet
+from plogicnet.graph import RELATION, BoolArray, IntArray, KnowledgeGraph, TripleSet, triple_keys
+from plogicnet.grounding.native import Runs, ground_compositions
 from plogicnet.grounding.walks import Chain, Counting, World, chain_of, ground, hypothesis_triples
 from plogicnet.progress import Progress, silent
 from plogicnet.rules import RuleTable
@@ -60,12 +63,7 @@ def hidden_triples(observed: TripleSet, chains: Sequence[Chain], counting: Count
         >>> hidden_triples(TripleSet.of([(0, 0, 1)], entities=2), [inverse], "distinct").tolist()
         [[1, 1, 0]]
     """
-    world = World(observed)
-    found = [np.empty((0, 3), dtype=np.int64)]
-    for chain in chains:
-        concluded = hypothesis_triples(ground(world, chain, counting), chain.relation)
-        found.append(np.unique(concluded[~observed.contains(concluded)], axis=0))
-    return TripleSet.of(np.concatenate(found), observed.entities).triples
+    return ground_network(observed, chains, counting).hidden
 
 
 def ground_network(
@@ -73,6 +71,7 @@ def ground_network(
     chains: Sequence[Chain],
     counting: Counting,
     hidden_premises: bool = False,
+    threads: int = 0,
     progress: Progress = silent,
 ) -> Groundings:
     """Finds H and links every grounding whose hypothesis is in O ∪ H.
@@ -87,31 +86,84 @@ def ground_network(
         >>> network.hypothesis, network.premises
         (array([1]), array([[0]]))
     """
-    variables = TripleSet.of(
-        np.concatenate([observed.triples, hidden_triples(observed, chains, counting)]), observed.entities
-    )
-    world = World(variables if hidden_premises else observed)
-    row_of_fact = variables.find(world.facts.triples)
-    width = max((len(chain.moves) for chain in chains), default=1)
-    rules, hypotheses = [_none()], [_none()]
-    premises = [np.empty((0, width), dtype=np.int64)]
-    with progress("grounding", len(chains)) as advance:
-        for number, chain in enumerate(chains):
-            walks = ground(world, chain, counting)
-            rows = variables.find(hypothesis_triples(walks, chain.relation))
-            inside = rows >= 0
-            rules.append(np.full(int(inside.sum()), number))
-            hypotheses.append(rows[inside])
-            premises.append(_padded(row_of_fact[walks.premises[inside]], width))
-            advance()
+    found = _ground_all(World(observed), chains, counting, threads, progress)
+    concluded = np.unique(found.key)
+    hidden = concluded[~_contains(observed.keys, concluded)]
+    variables = TripleSet.of_keys(np.sort(np.concatenate([observed.keys, hidden])), observed.entities)
+    if hidden_premises:
+        found = _ground_all(World(variables), chains, counting, threads, progress)
+        inside = _contains(variables.keys, found.key)
+        found = Found(found.rule[inside], found.key[inside], found.premises[inside])
+    else:
+        row_of_fact = np.append(np.searchsorted(variables.keys, observed.keys), -1)  # the padding stays -1
+        found = Found(found.rule, found.key, row_of_fact[found.premises])
     return Groundings(
         triples=variables,
-        observed=observed.contains(variables.triples),
-        rule=np.concatenate(rules),
-        hypothesis=np.concatenate(hypotheses),
-        premises=np.concatenate(premises),
+        observed=_contains(observed.keys, variables.keys),
+        rule=found.rule,
+        hypothesis=np.searchsorted(variables.keys, found.key),
+        premises=found.premises,
         rules=len(chains),
     )
+
+
+@dataclass(frozen=True)
+class Found:
+    """Groundings as they are found: rule, key of the hypothesis, rows of the premises in the world's facts."""
+
+    rule: IntArray
+    key: IntArray
+    premises: IntArray
+
+
+def _ground_all(world: World, chains: Sequence[Chain], counting: Counting, threads: int, progress: Progress) -> Found:
+    """Grounds every chain: compositions by first relation in compiled code, the others one by one."""
+    width = max((len(chain.moves) for chain in chains), default=1)
+    by_first: dict[int, list[int]] = {}
+    others: list[int] = []
+    for number, chain in enumerate(chains):
+        composed = len(chain.moves) == 2 and all(move.forward for move in chain.moves)
+        (by_first.setdefault(chain.moves[0].relation, []) if composed else others).append(number)
+    compositions = _compositions(world, chains, counting, by_first)
+    parts = [Found(_none(), _none(), np.empty((0, width), dtype=np.int64))]
+    with progress("grounding", len(chains)) as advance, ThreadPoolExecutor(threads or os.cpu_count()) as pool:
+        for first, found in zip(by_first, pool.map(compositions, by_first), strict=True):
+            parts.append(Found(found.rule, found.key, _padded(found.premises, width)))
+            advance(len(by_first[first]))
+        for number in others:
+            walks = ground(world, chains[number], counting)
+            key = triple_keys(hypothesis_triples(walks, chains[number].relation), world.facts.entities)
+            parts.append(Found(np.full(len(key), number), key, _padded(walks.premises, width)))
+            advance()
+    return Found(*(np.concatenate([getattr(part, name) for part in parts]) for name in ("rule", "key", "premises")))
+
+
+def _compositions(
+    world: World, chains: Sequence[Chain], counting: Counting, by_first: dict[int, list[int]]
+) -> Callable[[int], Found]:
+    """Grounds the compositions that begin with one relation."""
+    relation_of = np.array([chain.relation for chain in chains], dtype=np.int64)
+    n_relations = 1 + max((m.relation for chain in chains for m in chain.moves), default=0)
+    highest = int(world.facts.triples[:, RELATION].max(initial=0)) + 1
+    runs = Runs.of(world.facts) if by_first else None
+
+    def ground_first(first: int) -> Found:
+        assert runs is not None
+        numbers = np.array(by_first[first], dtype=np.int64)
+        seconds = np.array([chains[i].moves[1].relation for i in numbers], dtype=np.int64)
+        size, paths = max(n_relations, highest), counting == "paths"
+        found = ground_compositions(runs, first, seconds, relation_of[numbers], numbers, size, paths)
+        n = world.facts.entities
+        key = (relation_of[found.rule] * n + found.head) * n + found.tail
+        return Found(found.rule, key, found.premises)
+
+    return ground_first
+
+
+def _contains(keys: IntArray, wanted: IntArray) -> BoolArray:
+    """Which of the wanted keys are among sorted keys."""
+    at = np.minimum(np.searchsorted(keys, wanted), max(len(keys) - 1, 0))
+    return np.asarray(keys[at] == wanted) if len(keys) else np.zeros(len(wanted), dtype=bool)
 
 
 def _padded(premises: IntArray, width: int) -> IntArray:

@@ -16,6 +16,7 @@ class Runs:
     """Facts sorted by (head, relation, tail), cut into runs of one head and relation; and again by (head, tail).
 
     Attributes:
+        row: the facts' rows in the set they come from, in the first order.
         tail: tails in the first order.
         begin: where each run begins in it, and the end of the last.
         head, relation: each run's head and relation.
@@ -24,6 +25,7 @@ class Runs:
         of_pair: where each head's facts begin in that order (and in the first), and the end of the last's.
     """
 
+    row: IntArray
     tail: Int32
     begin: IntArray
     head: Int32
@@ -45,6 +47,7 @@ class Runs:
         every_head = np.arange(facts.entities + 1)
         second = np.lexsort((t, h))
         return cls(
+            row=first,
             tail=ordered[:, TAIL].astype(np.int32),
             begin=np.append(begin, len(ordered)),
             head=ordered[begin, HEAD].astype(np.int32),
@@ -83,6 +86,68 @@ def count_compositions(
     kept = hits[at, relation] > lost
     columns = (second, relation, support[at] - lost, hits[at, relation] - lost)
     return columns[0][kept], columns[1][kept], columns[2][kept], columns[3][kept]
+
+
+@dataclass(frozen=True)
+class Composed:
+    """Groundings of compositions: rule, head, tail, and the rows of the two premises."""
+
+    rule: IntArray
+    head: IntArray
+    tail: IntArray
+    premises: IntArray
+
+
+def ground_compositions(
+    runs: Runs, first: int, seconds: IntArray, relations: IntArray, rules: IntArray, n_relations: int, paths: bool
+) -> Composed:
+    """All groundings of the rules first(X, Y) & second(Y, Z) => relation(X, Z), given as columns of equal length.
+
+    Example:
+        >>> facts = TripleSet.of([(0, 0, 1), (1, 1, 2)], entities=3)
+        >>> one = np.array([1])
+        >>> found = ground_compositions(Runs.of(facts), 0, one, np.array([2]), np.array([7]), 3, paths=False)
+        >>> found.rule, found.head, found.tail, found.premises
+        (array([7]), array([0]), array([2]), array([[0, 1]]))
+    """
+    order = np.argsort(seconds, kind="stable")
+    of_second = np.searchsorted(seconds[order], np.arange(n_relations + 1))
+    starts = np.flatnonzero(runs.relation == first)
+    shared = (starts, runs.tail, runs.begin, runs.head, runs.relation, runs.of_head, runs.row)
+    arguments = (*shared, of_second, relations[order], rules[order], first, paths)
+    nothing = np.empty((0, 5), dtype=np.int64)
+    found = np.empty((_ground(*arguments, nothing), 5), dtype=np.int64)
+    _ground(*arguments, found)
+    return Composed(found[:, 0], found[:, 1], found[:, 2], found[:, 3:])
+
+
+@njit(nogil=True, cache=True)
+def _ground(  # type: ignore[no-untyped-def]
+    starts, tail, begin, run_head, run_relation, of_head, row, of_second, relations, rules, first, paths, found
+):
+    """Fills `found` with (rule, head, tail, premise, premise), or where it has no room, only counts."""
+    n = 0
+    room = len(found) > 0
+    for start in starts:
+        head = run_head[start]
+        for k in range(begin[start], begin[start + 1]):
+            middle = tail[k]
+            for run in range(of_head[middle], of_head[middle + 1]):
+                second = run_relation[run]
+                for rule in range(of_second[second], of_second[second + 1]):
+                    relation = relations[rule]
+                    for q in range(begin[run], begin[run + 1]):
+                        t = tail[q]
+                        own = (relation == first and middle == t) or (relation == second and middle == head)
+                        if paths or not own:
+                            if room:
+                                found[n, 0] = rules[rule]
+                                found[n, 1] = head
+                                found[n, 2] = t
+                                found[n, 3] = row[k]
+                                found[n, 4] = row[q]
+                            n += 1
+    return n
 
 
 @njit(nogil=True, cache=True)

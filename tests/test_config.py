@@ -43,7 +43,7 @@ def test_later_wins_over_earlier() -> None:
 @pytest.mark.parametrize(
     ("assignment", "words"),
     [
-        ("kge.dimm=3", ["unknown setting 'kge.dimm'", "Did you mean 'dim'", "Known in kge:"]),
+        ("kge.dimm=3", ["unknown setting 'kge.dimm'", "Did you mean 'kge.dim'", "Known in kge:"]),
         ("sede=3", ["unknown setting 'sede'", "'seed'"]),
         ("kge.model=foo", ["kge.model: 'foo' is not allowed", "one of TransE, RotatE"]),
         ("kge.model=rotate", ["kge.model: 'rotate' is planned but not built yet", "built so far: TransE"]),

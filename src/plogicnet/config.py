@@ -225,7 +225,8 @@ class Config:
         try:
             text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"{path}: cannot be read as a settings file: {error}") from None
+            reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
+            raise InputError(f"{path}: cannot be read as a settings file: {reason}") from None
         return self.with_yaml(text, str(path))
 
     def with_preset(self, name: str) -> "Config":
@@ -273,10 +274,9 @@ def _with(node: Any, path: list[str], value: object, key: str) -> Any:
     names = {_key(f.name): f for f in fields(node)}
     if path[0] not in names:
         prefix = key[: len(key) - len(".".join(path))]
-        raise InputError(
-            f"unknown setting {key!r}.{nearest(path[0], list(names))} Known{' in ' + prefix[:-1] if prefix else ''}:"
-            f" {', '.join(names)}."
-        )
+        hint = nearest(path[0], list(names), prefix)
+        where = f" in {prefix[:-1]}" if prefix else ""
+        raise InputError(f"unknown setting {key!r}.{hint} Known{where}: {', '.join(names)}.")
     found = names[path[0]]
     current = getattr(node, found.name)
     if is_dataclass(current):

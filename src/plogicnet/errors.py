@@ -13,7 +13,7 @@ class InputError(ValueError):
     """
 
 
-def nearest(name: str, names: "list[str] | tuple[str, ...]", n: int = 3) -> str:
+def nearest(name: str, names: "list[str] | tuple[str, ...]", prefix: str = "") -> str:
     """A hint with the known names nearest to a mistyped one, or an empty string.
 
     Example:
@@ -22,5 +22,5 @@ def nearest(name: str, names: "list[str] | tuple[str, ...]", n: int = 3) -> str:
     """
     import difflib
 
-    found = difflib.get_close_matches(name, names, n=n, cutoff=0.5)
-    return f" Did you mean {' or '.join(repr(f) for f in found)}?" if found else ""
+    found = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+    return f" Did you mean {' or '.join(repr(prefix + f) for f in found)}?" if found else ""

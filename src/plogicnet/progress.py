@@ -53,10 +53,8 @@ def lines(step: str, total: int, every_seconds: float = 10.0) -> Iterator[Advanc
             last = now
             rate = done / (now - start)
             left = (total - done) / rate if rate else 0.0
-            print(
-                f"{step}: {done:,} of {total:,}, {rate:,.0f}/s, {left:,.0f} s left {note}".rstrip(),
-                file=sys.stderr,
-            )
+            parts = (f"{step}: {done:,} of {total:,}", f"{rate:,.0f}/s", f"{left:,.0f} s left", note)
+            print(", ".join(part for part in parts if part), file=sys.stderr)
 
     yield advance
     seconds = time.monotonic() - start

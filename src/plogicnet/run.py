@@ -94,6 +94,8 @@ def read(path: Path, settings: Mapping[str, object]) -> tuple[Config, KnowledgeG
 def _require_complete(path: Path) -> None:
     if not path.is_dir():
         raise InputError(f"no run at {path}: no such directory; `plogicnet train GRAPH --out {path}` makes one")
+    if not (path / "config.yaml").is_file() and not (path / "log.txt").is_file():
+        raise InputError(f"{path} is no run directory; `plogicnet train GRAPH --out RUN` makes one")
     if not (path / "metrics.json").is_file():
         raise InputError(f"{path} holds no complete run (there is no metrics.json); train it again")
     for name in FILES:

@@ -31,9 +31,12 @@ def _exit_code() -> int:
     except InputError as error:
         print(f"plogicnet: {error}", file=sys.stderr)
         return 2
-    except (KeyboardInterrupt, typer.Abort):
-        print("plogicnet: interrupted", file=sys.stderr)
-        return 130
+    except (KeyboardInterrupt, typer.Abort, SystemExit) as stop:
+        # some versions of typer turn an interrupt into an exit of their own
+        code = stop.code if isinstance(stop, SystemExit) else 130
+        if code == 130:
+            print("plogicnet: interrupted", file=sys.stderr)
+        return code if isinstance(code, int) else 0
     except BrokenPipeError:
         # the reader of our output has seen enough (| head); let Python's own flush at exit meet no closed pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -4,6 +4,8 @@ import json
 import logging
 import resource
 import sys
+import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -47,6 +49,8 @@ SplitShares = Annotated[
     str | None, typer.Option("--split", help="For one file: shares of train, valid, test, as 0.8,0.1,0.1.")
 ]
 DEMO_PRESET = "best/family"
+TRIAL = 5
+MANY_PASSES = 500
 DATA_SET_KEYS = ("entities", "relations", "train", "valid", "test")
 
 
@@ -194,9 +198,17 @@ def doctor(
 
 
 @app.command("config")
-def show_config(preset: Preset = None, config: ConfigFile = None, assignments: Assignments = None) -> None:
+def show_config(
+    preset: Preset = None, config: ConfigFile = None, assignments: Assignments = None, as_json: Json = False
+) -> None:
     """Every setting with its value and its meaning, as YAML."""
-    print(make_config(preset, config, assignments).to_yaml(comments=True), end="")
+    settings = make_config(preset, config, assignments)
+    if as_json:
+        import yaml
+
+        _print_json(yaml.safe_load(settings.to_yaml()))
+    else:
+        print(settings.to_yaml(comments=True), end="")
 
 
 @app.command("mine")
@@ -308,7 +320,7 @@ def train(
 @app.command()
 def evaluate(
     run: Run,
-    split: Annotated[str, typer.Option("--split", help="valid or test.")] = "test",
+    split: Annotated[str | None, typer.Option("--split", help="valid or test; test, where the graph has one.")] = None,
     device: Device = None,
     threads: Threads = None,
     as_json: Json = False,
@@ -317,6 +329,7 @@ def evaluate(
     from plogicnet.progress import for_stderr
 
     model = _load(run, device, threads)
+    split = split or ("test" if len(model.fitted.graph.test) else "valid")
     result = model.evaluate(split, for_stderr())
     if as_json:
         _print_json(result)
@@ -341,7 +354,9 @@ def predict(
     triples: Annotated[Path | None, typer.Option("--triples", help="A TSV file of triples to judge.")] = None,
     complete: Annotated[bool, typer.Option("--complete", help="All missing facts of --min-probability.")] = False,
     min_probability: Annotated[float, typer.Option("--min-probability", min=0, max=1)] = 0.5,
-    top: Annotated[int, typer.Option("--top", min=1, help="So many answers to a query.")] = 10,
+    top: Annotated[
+        int | None, typer.Option("--top", min=1, help="Only so many; 10 answers to a query unless told.")
+    ] = None,
     include_known: Annotated[
         bool, typer.Option("--include-known", help="Show training triples among the answers.")
     ] = False,
@@ -359,11 +374,11 @@ def predict(
         raise InputError("ask one thing: two of --head, --relation, --tail; or --triples FILE; or --complete")
     model = _load(run, device, threads)
     if complete:
-        found = model.complete(min_probability)
+        found = model.complete(min_probability, top)
     elif triples is not None:
-        found = model.judge(read_triples(triples, model.fitted.graph))
+        found = model.judge(read_triples(triples, model.fitted.graph))[:top]
     else:
-        found = model.predict(head, relation, tail, top, include_known)
+        found = model.predict(head, relation, tail, top or 10, include_known)
     rows = prediction_rows(found)
     if out is not None:
         from plogicnet.files import write_text
@@ -377,7 +392,7 @@ def predict(
     from plogicnet.cli.show import console, fact, predictions_table
 
     asked = fact([head or "?", relation or "?", tail or "?"]) if any(named) else f"{len(rows):,} triples"
-    shown = rows if out is None else rows[:top]
+    shown = rows if out is None else rows[:10]
     console().print(predictions_table(asked, shown, model.fitted.graph.labels))
     if out is not None:
         print(f"{len(rows):,} predictions written to {out}")
@@ -427,6 +442,7 @@ def _open(graph: str | None, settings: "Config", columns: str, split: str | None
     from plogicnet.progress import for_stderr
 
     if graph is None:
+        print("no GRAPH is given, so this is the built-in demo family", file=sys.stderr)
         return demo_family(settings.seed)
     shares = parse_shares(split) if split is not None else None
     return open_graph(graph, columns, shares, settings.seed, for_stderr())
@@ -447,16 +463,38 @@ def _refuse_existing(out: Path) -> None:
 
 
 def _cost(graph: "KnowledgeGraph", settings: "Config") -> str:
-    kge, em = settings.kge, settings.em
-    vectors = (len(graph.entities) + len(graph.relations)) * kge.dim * 4 / 2**20
-    rounds = em.iterations if em.rules and em.embedding else 1
-    steps = rounds * kge.steps if em.embedding else 0
-    return (
+    """What a training will take, said before it begins; the time by a few steps of trial."""
+    lines = [
         f"{graph.name}: {len(graph.train):,} training triples, {len(graph.entities):,} entities,"
-        f" {len(graph.relations):,} relations\n"
-        f"cost: {steps:,} steps of {kge.batch:,} × {kge.negatives:,} comparisons in {kge.dim} dimensions;"
-        f" {vectors:,.1f} MB of vectors, four times that while training"
-    )
+        f" {len(graph.relations):,} relations"
+    ]
+    if settings.em.embedding:
+        from plogicnet.kge import Examples, VectorModel
+
+        kge = settings.kge
+        model = VectorModel(len(graph.entities), len(graph.relations), replace(kge, steps=TRIAL), settings.device)
+        for _ in range(2):  # the first trial warms up
+            started = time.perf_counter()
+            model.fit(Examples.of(graph.train), seed=0)
+            seconds = (time.perf_counter() - started) / TRIAL
+        steps = kge.steps * (settings.em.iterations if settings.em.rules else 1)
+        memory = (len(graph.entities) + len(graph.relations)) * kge.dim * 16 / 2**20
+        passes = kge.steps * min(kge.batch, len(graph.train)) / len(graph.train)
+        lines.append(
+            f"cost: {steps:,} steps of {kge.batch:,} × {kge.negatives:,} comparisons in {kge.dim} dimensions, about"
+            f" {_duration(steps * seconds)} here; {max(memory, 0.1):,.1f} MB for vectors and their training"
+        )
+        if passes > MANY_PASSES and steps * seconds > 60:
+            fewer = round(kge.steps * MANY_PASSES / passes, -2) or 100
+            lines.append(f"hint: that is {passes:,.0f} passes over the triples; --set kge.steps={fewer:.0f} may do")
+    return "\n".join(lines)
+
+
+def _duration(seconds: float) -> str:
+    for unit, size in (("h", 3600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"
 
 
 def _print_json(value: object) -> None:

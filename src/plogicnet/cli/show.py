@@ -1,5 +1,6 @@
 """Tables and trees for people."""
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -25,7 +26,7 @@ def console() -> Console:
         hello
     """
     plain = Console()
-    return plain if plain.is_terminal else Console(width=140)
+    return plain if plain.is_terminal or "COLUMNS" in os.environ else Console(width=140)
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Table:
@@ -85,7 +86,7 @@ def history_table(history: Sequence[Mapping[str, Any]]) -> Table:
         "iteration",
         "hidden",
         "accepted",
-        "of these held out",
+        "confirmed by held-out facts",
         *(f"{n} MRR" for n in NAMES.values()),
         "λ",
     ]
@@ -93,15 +94,16 @@ def history_table(history: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def rules_table(title: str, rows: Sequence[Mapping[str, Any]]) -> Table:
-    """Rules with weight, precision and the counts behind it.
+    """Rules with weight, where it is learned, precision and the counts behind it.
 
     Example:
         >>> rules_table("rules", []).row_count
         0
     """
+    learned = any(row["weight"] is not None for row in rows)
     cells = [
         [
-            "–" if row["weight"] is None else f"{row['weight']:.2f}",
+            *(["–" if row["weight"] is None else f"{row['weight']:.2f}"] if learned else []),
             row["rule"],
             row["pattern"],
             f"{row['precision']:.2f}",
@@ -109,7 +111,8 @@ def rules_table(title: str, rows: Sequence[Mapping[str, Any]]) -> Table:
         ]
         for row in rows
     ]
-    return table(title, ["weight", "rule", "pattern", "precision", "hits of support"], cells)
+    columns = ["rule", "pattern", "precision", "hits of support"]
+    return table(title, ["weight", *columns] if learned else columns, cells)
 
 
 def predictions_table(title: str, rows: Sequence[Mapping[str, Any]], labels: Mapping[str, str] = NO_LABELS) -> Table:
@@ -129,7 +132,7 @@ def predictions_table(title: str, rows: Sequence[Mapping[str, Any]], labels: Map
         ]
         for row in rows
     ]
-    return table(title, ["probability", "head", "relation", "tail", "q", "p_w", "how"], cells)
+    return table(title, ["probability", "head", "relation", "tail", "vectors (q)", "rules (p_w)", "reached"], cells)
 
 
 def checkup_table(checkup: Mapping[str, Any]) -> Table:
@@ -220,7 +223,9 @@ def best_reason(reason: Mapping[str, Any]) -> str:
         if entry["contribution"] > 0 and entry["premises"]:
             premises = " and ".join(fact(p) for p in entry["premises"][0])
             others = len(reason["rules"]) - 1
-            return f"{premises}, since {entry['rule']}" + (f" (+{others} more rules)" if others else "")
+            return f"{premises}, since {entry['rule']}" + (
+                f" (+{others} more rule{'s' if others > 1 else ''})" if others else ""
+            )
     if reason["neighbours"]:
         return f"the vectors alone: like {fact(reason['neighbours'][0]['fact'])}"
     return "the vectors alone"

@@ -75,7 +75,7 @@ def rank(
     level = {name: np.zeros((len(triples), 2), dtype=np.int64) for name in systems}
     budget = (batch_memory_mb or BATCH_MEMORY_MB) * 2**20
     size = max(1, budget // (BYTES_PER_CANDIDATE * len(graph.entities)))
-    with progress(f"ranking {split}", 2 * len(triples)) as advance:
+    with progress(f"ranking {split}, queries", 2 * len(triples)) as advance:
         for column, side in enumerate(SIDES):
             answers = graph.known(filter_splits(split), side)
             known_column, asked_column = (TAIL, HEAD) if side == "head" else (HEAD, TAIL)

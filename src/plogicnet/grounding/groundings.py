@@ -126,7 +126,7 @@ def _ground_all(world: World, chains: Sequence[Chain], counting: Counting, threa
         (by_first.setdefault(chain.moves[0].relation, []) if composed else others).append(number)
     compositions = _compositions(world, chains, counting, by_first)
     parts = [Found(_none(), _none(), np.empty((0, width), dtype=np.int64))]
-    with progress("grounding", len(chains)) as advance, ThreadPoolExecutor(threads or os.cpu_count()) as pool:
+    with progress("grounding, rules", len(chains)) as advance, ThreadPoolExecutor(threads or os.cpu_count()) as pool:
         for first, found in zip(by_first, pool.map(compositions, by_first), strict=True):
             parts.append(Found(found.rule, found.key, _padded(found.premises, width)))
             advance(len(by_first[first]))

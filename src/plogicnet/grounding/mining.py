@@ -42,7 +42,7 @@ def mine(graph: KnowledgeGraph, settings: config.Rules, threads: int = 0, progre
     relations = np.unique(graph.train[:, RELATION])
     found: list[Candidates] = []
     with (
-        progress("mining", len(relations) * len(settings.patterns)) as advance,
+        progress("mining, relations", len(relations) * len(settings.patterns)) as advance,
         ThreadPoolExecutor(threads or os.cpu_count()) as pool,
     ):
         for pattern in settings.patterns:

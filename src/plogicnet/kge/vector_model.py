@@ -1,5 +1,7 @@
 """The embedding model itself: vectors for entities and relations, trained by the paper's recipe."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
@@ -20,6 +22,8 @@ from plogicnet.progress import Progress, silent
 LOOK_EVERY = 50
 """Steps between two looks at the loss: reading it back would hold up a GPU."""
 SCORE_AT_ONCE = 65_536
+WORTH_THREADS = 1 << 24
+"""From so many differences of coordinates a step on, several threads are worth their overhead."""
 
 
 class Geometry(Protocol):
@@ -60,6 +64,18 @@ def pick_device(name: str) -> torch.device:
     return torch.device("cuda" if name == "cuda" or (name == "auto" and torch.cuda.is_available()) else "cpu")
 
 
+@contextmanager
+def _threads_for(settings: config.KGE) -> Iterator[None]:
+    """One thread for small steps: more gain nothing, and wait long for each other where a core is busy elsewhere."""
+    before = torch.get_num_threads()
+    if settings.batch * settings.negatives * settings.dim < WORTH_THREADS:
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 class VectorModel:
     """Entity and relation vectors under a geometry; an `Embedding`.
 
@@ -79,6 +95,10 @@ class VectorModel:
 
     def fit(self, examples: Examples, seed: int, warm: bool = False, progress: Progress = silent) -> None:
         """Adam on the self-adversarial loss; the rate falls to a tenth, with fresh Adam state, at half of the steps."""
+        with _threads_for(self.settings):
+            self._fit(examples, seed, warm, progress)
+
+    def _fit(self, examples: Examples, seed: int, warm: bool, progress: Progress) -> None:
         s = self.settings
         if len(examples.negatives):
             raise InputError("em.hidden_negatives: explicit negatives are planned but not built yet")
@@ -87,7 +107,7 @@ class VectorModel:
         parameters = [self.entity.requires_grad_(), self.relation.requires_grad_()]
         sampler = Sampler(examples, len(self.entity), s.batch, s.negatives, s.share_negatives, seed, self.device)
         try:
-            with progress(f"training {s.model}", s.steps) as advance:
+            with progress(f"training {s.model}, steps", s.steps) as advance:
                 for step in range(s.steps):
                     if step in (0, s.steps // 2):
                         optimizer = torch.optim.Adam(parameters, lr=s.learning_rate / (10 if step else 1))

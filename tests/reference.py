@@ -1,4 +1,4 @@
-"""Slow, obvious references written from DESIGN.md, and hypothesis strategies for tiny graphs to compare them on."""
+"""Slow, obvious references for what docs/guide.md says, and hypothesis strategies for tiny graphs to try them on."""
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence

@@ -11,12 +11,8 @@ import torch
 
 from plogicnet.config import Config
 from plogicnet.em import (
-    Clock,
     Outcome,
-    RuleModel,
-    build_rule_model,
     examples,
-    m_step,
     run_em,
     systems,
     validate,
@@ -25,8 +21,8 @@ from plogicnet.evaluation import rank, summary
 from plogicnet.graph import FloatArray, IntArray, KnowledgeGraph, Side, TripleSet, Vocabulary
 from plogicnet.grounding import Mined, mine
 from plogicnet.kge import Examples, VectorModel
-from plogicnet.mln import RuleScores
-from plogicnet.progress import Progress, silent
+from plogicnet.mln import RuleModel, RuleScores, build_rule_model, m_step
+from plogicnet.progress import Clock, Progress, silent
 from plogicnet.rules import RuleTable
 
 SMALL: dict[str, object] = {

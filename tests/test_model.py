@@ -131,7 +131,7 @@ def test_predict_needs_one_open_part_at_most_and_known_names(model: PLogicNet) -
         model.predict(head="man1", relation="parents")
 
 
-def test_judge_is_the_calibrated_logistic_of_score_evidence_and_reach(model: PLogicNet) -> None:
+def test_judge_is_the_calibrated_logistic_of_score_p_w_and_reach(model: PLogicNet) -> None:
     f = model.fitted
     n, m = len(f.graph.entities), len(f.graph.relations)
     rng = np.random.default_rng(0)
@@ -144,7 +144,7 @@ def test_judge_is_the_calibrated_logistic_of_score_evidence_and_reach(model: PLo
     for p, (h, r, t), score in zip(model.judge(triples), triples.tolist(), scores, strict=True):
         base = float(f.rules.base[r])
         own = odds.get((h, r, t), base)
-        z = c.intercept + c.score * score + c.evidence * (own - base) + c.reached * ((h, r, t) in odds)
+        z = c.intercept + c.score * score + (c.p_w / (1 + math.exp(-own)) + c.reached) * ((h, r, t) in odds)
         loop = h == t and (h, r, t) not in known and not ((h, r, t) in odds and own >= 0)
         assert p.probability == pytest.approx(0.0 if loop else 1 / (1 + math.exp(-z)), rel=1e-9)
         assert p.q == pytest.approx(1 / (1 + math.exp(-score)), rel=1e-9)
@@ -420,7 +420,7 @@ def test_two_triples_are_enough_and_one_is_told_so_or_fitted() -> None:
 
 
 def test_probabilities_are_calibrated_on_validation(model: PLogicNet) -> None:
-    """Over all candidates of the validation queries, probabilities add up to the right ones (but for the ridge)."""
+    """Over the candidates of the validation queries that no constraint rules out, probabilities add up to the right."""
     f = model.fitted
     known = {(h, r, t) for s in ("train", "valid") for h, r, t in f.graph.split(s).tolist()}
     candidates: list[Triple] = []
@@ -429,6 +429,7 @@ def test_probabilities_are_calibrated_on_validation(model: PLogicNet) -> None:
         right += 2
         for e in range(len(f.graph.entities)):
             candidates += [c for c in ((e, r, t), (h, r, e)) if c == (h, r, t) or c not in known]
+    candidates = [c for c in candidates if not f.rules.forbidden(as_triples([c]))[0]]
     columns = f.calibration.probability(np.array([columns_row(model, c) for c in candidates]))
     assert float(columns.sum()) == pytest.approx(right, rel=0.02)
 
@@ -438,7 +439,7 @@ def columns_row(model: PLogicNet, triple: Triple) -> list[float]:
     assert f.outcome.embedding is not None
     odds, reached = f.rules.of_triples(as_triples([triple]))
     score = float(f.outcome.embedding.score(as_triples([triple]))[0])
-    return [score, float(odds[0]) - float(f.rules.base[triple[1]]), float(reached[0])]
+    return [score, float(reached[0]) / (1 + math.exp(-float(odds[0]))), float(reached[0])]
 
 
 def test_prediction_rows_are_plain_dictionaries(model: PLogicNet) -> None:

@@ -160,7 +160,7 @@ class Config:
         64
     """
 
-    seed: int = setting(0, "one seed for everything random", low=0)
+    seed: int = setting(0, "one seed for everything random", low=0, high=2**31 - 1)
     device: Literal["auto", "cpu", "cuda"] = setting("auto", "auto: a GPU if there is one")
     threads: int = setting(0, "0: all cores", low=0)
     rules: Rules = field(default_factory=Rules, metadata={"meaning": "which rules"})
@@ -300,6 +300,10 @@ def _checked(value: object, hint: Any, about: Mapping[str, Any], key: str) -> ob
     good, converted = _converted(value, hint)
     if not good:
         raise InputError(f"{key}: {value!r} is not allowed; {_allowed(hint)}")
+    if isinstance(converted, tuple) and len(set(converted)) < len(converted):
+        raise InputError(f"{key}: {value!r} gives the same twice")
+    if converted == () and about.get("low") is not None:
+        raise InputError(f"{key}: an empty list; give at least one number")
     for number in converted if isinstance(converted, tuple) else (converted,):
         if isinstance(number, int | float) and not isinstance(number, bool):
             low, high = about.get("low"), about.get("high")

@@ -1,72 +1,21 @@
 """The variational EM loop: the one place where the rule model and the embedding model meet."""
 
 import logging
-import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import torch
-from scipy import sparse
 
 from plogicnet.config import Config
 from plogicnet.evaluation import Ranks, System, rank, summary
-from plogicnet.graph import RELATION, BoolArray, FloatArray, KnowledgeGraph, TripleSet
-from plogicnet.grounding import Groundings, chains_of, ground_network
+from plogicnet.graph import BoolArray, FloatArray, KnowledgeGraph, TripleSet
 from plogicnet.kge import Embedding, Examples, VectorModel
-from plogicnet.mln import (
-    Pseudolikelihood,
-    RuleScores,
-    base_log_odds,
-    features,
-    learn_weights,
-    log_odds,
-    probability,
-)
-from plogicnet.progress import Progress, silent
+from plogicnet.mln import RuleModel, RuleScores, build_rule_model, m_step
+from plogicnet.progress import Clock, Progress, silent
 from plogicnet.rules import RuleTable
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class RuleModel:
-    """The rule model after an M-step, over the triples of O ∪ H.
-
-    Attributes:
-        rules: the rules with their weights.
-        constraints: the irreflexive constraints.
-        groundings: the ground network.
-        truth: the assignment under which the premises were taken.
-        matrix: triples × rules, so that log-odds = base + matrix · weights.
-        base: b of each relation.
-    """
-
-    rules: RuleTable
-    constraints: RuleTable
-    groundings: Groundings
-    truth: BoolArray
-    matrix: sparse.csr_array
-    base: FloatArray
-
-    @property
-    def log_odds(self) -> FloatArray:
-        """The log-odds of every triple of O ∪ H."""
-        return log_odds(self.matrix, self.rules.weight, self.base[self.groundings.triples.triples[:, RELATION]])
-
-    @property
-    def hidden_p_w(self) -> FloatArray:
-        """p_w of the hidden triples."""
-        return probability(self.log_odds)[~self.groundings.observed]
-
-    def scores(self, graph: KnowledgeGraph) -> RuleScores:
-        """What ranking, prediction and calibration need of it."""
-        triples, reached = self.groundings.triples, np.diff(self.matrix.indptr) > 0
-        irreflexive = np.zeros(len(graph.relations), dtype=bool)
-        irreflexive[[graph.relations.id(rule.head.relation) for rule in self.constraints.rules]] = True
-        subset = TripleSet(triples.triples[reached], triples.keys[reached], triples.entities)
-        return RuleScores(subset, self.log_odds[reached], self.base, irreflexive, graph.observed)
 
 
 @dataclass(frozen=True)
@@ -79,73 +28,6 @@ class Outcome:
     accepted: BoolArray
     lambda_: float
     history: tuple[dict[str, object], ...]
-
-
-@dataclass
-class Clock:
-    """Seconds spent in each named part of a run.
-
-    Example:
-        >>> clock = Clock()
-        >>> with clock("mine"):
-        ...     pass
-        >>> list(clock.seconds)
-        ['mine']
-    """
-
-    seconds: dict[str, float] = field(default_factory=dict)
-
-    @contextmanager
-    def __call__(self, part: str) -> Iterator[None]:
-        """Adds the time of the block to a part."""
-        start = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.seconds[part] = self.seconds.get(part, 0.0) + time.perf_counter() - start
-
-
-def build_rule_model(
-    graph: KnowledgeGraph,
-    config: Config,
-    rules: RuleTable,
-    constraints: RuleTable,
-    assumed: BoolArray | None = None,
-    progress: Progress = silent,
-) -> RuleModel:
-    """Grounds the rules and takes their premises as true where observed, or where `assumed` says so of hidden triples.
-
-    Example:
-        >>> build_rule_model(graph, config, rules, constraints)  # doctest: +SKIP
-    """
-    # under the full blanket a hidden triple counts as a premise too
-    linked = config.mln.blanket == "full" or config.mln.hidden_premises == "sampled"
-    counting = config.rules.counting
-    groundings = ground_network(graph.observed, chains_of(rules, graph), counting, linked, config.threads, progress)
-    truth = groundings.observed.copy()
-    if assumed is not None:
-        truth[~groundings.observed] = assumed
-    matrix = features(groundings, truth, config.mln.blanket, config.mln.aggregate)
-    return RuleModel(rules, constraints, groundings, truth, matrix, base_log_odds(graph, config.mln.unit_clauses))
-
-
-def m_step(model: RuleModel, hidden_q: FloatArray, config: Config, seed: int) -> RuleModel:
-    """Learns the weights anew with y = 1 on O and y = q on H (Sec. 4.3).
-
-    Example:
-        >>> m_step(model, hidden_q, config, seed=0)  # doctest: +SKIP
-    """
-    observed = model.groundings.observed
-    truth, matrix = model.truth, model.matrix
-    if config.mln.hidden_premises == "sampled":
-        truth = observed.copy()
-        truth[~observed] = np.random.default_rng([seed, 11]).random(len(hidden_q)) < hidden_q
-        matrix = features(model.groundings, truth, config.mln.blanket, config.mln.aggregate)
-    target = np.ones(len(observed))
-    target[~observed] = hidden_q
-    base = model.base[model.groundings.triples.triples[:, RELATION]]
-    weights = learn_weights(Pseudolikelihood(matrix, base, target, config.mln.l2), config.mln)
-    return RuleModel(model.rules.with_weights(weights), model.constraints, model.groundings, truth, matrix, model.base)
 
 
 def examples(graph: KnowledgeGraph, model: RuleModel, accepted: BoolArray, config: Config) -> Examples:
@@ -177,7 +59,6 @@ def run_em(
     """
     with clock("ground"):
         model = build_rule_model(graph, config, rules, constraints, progress=progress)
-        model = m_step(model, np.zeros(len(model.groundings.hidden)), config, config.seed)
     embedding = None
     if config.em.embedding:
         embedding = VectorModel(len(graph.entities), len(graph.relations), config.kge, config.device)

@@ -1,9 +1,15 @@
 """Whole files or none: everything the program writes is written beside its place and renamed into it."""
 
+import logging
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from plogicnet.errors import InputError
+
+log = logging.getLogger(__name__)
 
 
 @contextmanager
@@ -22,6 +28,29 @@ def replacing(path: Path) -> Iterator[Path]:
         beside.replace(path)
     finally:
         beside.unlink(missing_ok=True)
+
+
+@contextmanager
+def locked(directory: Path, wait: bool = False) -> Iterator[None]:
+    """Keeps a second writer out of a directory: it waits, or is told so. Where there are no locks, nothing is kept.
+
+    Example:
+        >>> with locked(Path("runs/family")):  # doctest: +SKIP
+        ...     ...
+    """
+    with (directory / ".lock").open("w") as lock:
+        if sys.platform != "win32":
+            import fcntl
+
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            except BlockingIOError:
+                raise InputError(
+                    f"{directory}: another process is writing here; wait for it, or name another"
+                ) from None
+            except OSError:  # some network file systems have no locks
+                log.warning("%s: no lock could be had here; see that nothing else writes to it", directory)
+        yield
 
 
 def write_text(path: Path, text: str) -> None:

@@ -12,7 +12,7 @@ from scipy import special
 
 from plogicnet import run
 from plogicnet.config import Config
-from plogicnet.em import Clock, Outcome, run_em, systems
+from plogicnet.em import Outcome, run_em, systems
 from plogicnet.errors import InputError
 from plogicnet.evaluation import (
     Calibration,
@@ -27,11 +27,12 @@ from plogicnet.evaluation import (
 from plogicnet.graph import HEAD, RELATION, TAIL, BoolArray, FloatArray, IntArray, KnowledgeGraph, TripleSet
 from plogicnet.grounding import Mined, mine
 from plogicnet.mln import RuleScores, probability
-from plogicnet.progress import Progress, silent
+from plogicnet.progress import Clock, Progress, silent
 from plogicnet.rules import RuleTable
 
 log = logging.getLogger(__name__)
 JUDGE_AT_ONCE = 262_144
+KEEP_AT_MOST = 1_000_000
 NEIGHBOURS = 5
 
 
@@ -40,7 +41,8 @@ class Prediction:
     """One judged triple, in names.
 
     Attributes:
-        probability: calibrated on validation triples: of such candidates, so many are right.
+        probability: calibrated on validation triples: of such candidates, at least so many are right (a true fact
+            that neither train nor valid holds was counted as wrong).
         q: the embedding's own probability; None without an embedding.
         p_w: the rules' own probability.
         known: whether it is a training triple.
@@ -128,6 +130,7 @@ class PLogicNet:
         outcome = run_em(graph, config, mined.rules, mined.constraints, self.clock, progress)
         rules = outcome.rule_model.scores(graph)
         labels = sample(graph, "valid", ["train", "valid"], config.seed)
+        labels = labels.take(~rules.forbidden(labels.triples))  # these are not judged by the regression
         calibration = calibrate(columns_of(outcome.embedding, rules, labels.triples), labels)
         self._fitted = Fitted(graph, outcome, calibration, mined.candidates)
         with self.clock("evaluate"):
@@ -190,7 +193,7 @@ class PLogicNet:
             triples = triples[~graph.observed.contains(triples)]
         return self.judge(self._best(triples, top))
 
-    def complete(self, min_probability: float, top: int | None = None) -> list[Prediction]:
+    def complete(self, min_probability: float, top: int | None = None, progress: Progress = silent) -> list[Prediction]:
         """The missing facts of at least this probability, most probable first.
 
         Candidates are what rules conclude and, for each relation, the pairs of entities seen at its two ends.
@@ -198,10 +201,14 @@ class PLogicNet:
         Example:
             >>> model.complete(min_probability=0.9)  # doctest: +SKIP
         """
-        found = np.concatenate(
-            [chunk[self.fitted.probability(chunk) >= min_probability] for chunk in self._completions()]
-        )
-        missing = TripleSet.of(found, len(self.fitted.graph.entities)).triples
+        graph, found = self.fitted.graph, [np.empty((0, 3), dtype=np.int64)]
+        with progress("completing, candidates", self._completion_size()) as advance:
+            for chunk in self._completions():
+                found.append(chunk[self.fitted.probability(chunk) >= min_probability])
+                if top is not None and sum(map(len, found)) > KEEP_AT_MOST:
+                    found = [self._best(TripleSet.of(np.concatenate(found), len(graph.entities)).triples, top)]
+                advance(len(chunk))
+        missing = TripleSet.of(np.concatenate(found), len(graph.entities)).triples
         return self.judge(self._best(missing, len(missing) if top is None else top))
 
     def judge(self, triples: IntArray) -> list[Prediction]:
@@ -280,7 +287,8 @@ class PLogicNet:
     def _completions(self) -> Iterator[IntArray]:
         """Candidates for completion, none of them known, in pieces of bounded size."""
         f = self.fitted
-        yield f.outcome.rule_model.groundings.hidden
+        hidden = f.outcome.rule_model.groundings.hidden
+        yield from (hidden[start : start + JUDGE_AT_ONCE] for start in range(0, len(hidden), JUDGE_AT_ONCE))
         for relation in range(len(f.graph.relations)):
             facts = f.graph.train[f.graph.train[:, RELATION] == relation]
             heads, tails = np.unique(facts[:, HEAD]), np.unique(facts[:, TAIL])
@@ -289,6 +297,14 @@ class PLogicNet:
                 grid = np.meshgrid(heads[start : start + step], relation, tails, indexing="ij")
                 triples = np.stack([g.ravel() for g in grid], axis=1)
                 yield triples[~f.graph.observed.contains(triples)]
+
+    def _completion_size(self) -> int:
+        """About how many candidates there are; known ones are left out later."""
+        train = self.fitted.graph.train
+        n = len(self.fitted.graph.entities)
+        ends = [np.unique(train[:, RELATION] * n + train[:, column]) // n for column in (HEAD, TAIL)]
+        heads, tails = (np.bincount(relation, minlength=len(self.fitted.graph.relations)) for relation in ends)
+        return int(heads @ tails) + len(self.fitted.outcome.rule_model.groundings.hidden)
 
     def _contributions(self, triple: IntArray) -> list[dict[str, object]]:
         """Each rule that takes part in a triple's log-odds: matrix entry × weight, and the premises behind it."""

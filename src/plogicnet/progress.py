@@ -1,9 +1,10 @@
-"""Progress of long steps: a bar with rate and time left in a terminal, plain lines elsewhere, silence in a library."""
+"""Progress and time of long steps: a bar in a terminal, plain lines elsewhere, silence in a library."""
 
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
 from typing import Protocol
 
 
@@ -97,3 +98,27 @@ def for_stderr() -> Progress:
         >>> progress = for_stderr()
     """
     return bar if sys.stderr.isatty() else lines
+
+
+@dataclass
+class Clock:
+    """Seconds spent in each named part of a run.
+
+    Example:
+        >>> clock = Clock()
+        >>> with clock("mine"):
+        ...     pass
+        >>> list(clock.seconds)
+        ['mine']
+    """
+
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def __call__(self, part: str) -> Iterator[None]:
+        """Adds the time of the block to a part."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[part] = self.seconds.get(part, 0.0) + time.perf_counter() - start

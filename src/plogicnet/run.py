@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -11,12 +11,13 @@ import pyarrow.parquet as pq
 from pyarrow import csv
 
 from plogicnet.config import Config
-from plogicnet.em import Outcome, build_rule_model
 from plogicnet.errors import InputError
 from plogicnet.files import replacing, write_text
 from plogicnet.graph import SPLITS, KnowledgeGraph, Vocabulary, quoted, read_labels
-from plogicnet.kge import VectorModel
 from plogicnet.rules import RuleTable
+
+if TYPE_CHECKING:
+    from plogicnet.em import Outcome
 
 COLUMNS = ("head", "relation", "tail")
 FILES = (
@@ -29,7 +30,7 @@ def write(
     path: Path,
     config: Config,
     graph: KnowledgeGraph,
-    outcome: Outcome,
+    outcome: "Outcome",
     metrics: dict[str, object],
     seconds: dict[str, float],
 ) -> None:
@@ -64,12 +65,16 @@ def read_rules(path: Path) -> RuleTable:
     return RuleTable.read(path / "rules.tsv").by_weight()
 
 
-def read(path: Path, settings: Mapping[str, object]) -> tuple[Config, KnowledgeGraph, Outcome, dict[str, Any]]:
+def read(path: Path, settings: Mapping[str, object]) -> tuple[Config, KnowledgeGraph, "Outcome", dict[str, Any]]:
     """Opens a complete run; settings by dotted key override its own.
 
     Example:
         >>> config, graph, outcome, metrics = read(Path("runs/family"), {})  # doctest: +SKIP
     """
+    from plogicnet.em import Outcome
+    from plogicnet.kge import VectorModel
+    from plogicnet.mln import build_rule_model
+
     _require_complete(path)
     config = Config().with_file(path / "config.yaml").with_values(settings)
     metrics: dict[str, Any] = json.loads((path / "metrics.json").read_text(encoding="utf-8"))
@@ -94,10 +99,8 @@ def read(path: Path, settings: Mapping[str, object]) -> tuple[Config, KnowledgeG
 def _require_complete(path: Path) -> None:
     if not path.is_dir():
         raise InputError(f"no run at {path}: no such directory; `plogicnet train GRAPH --out {path}` makes one")
-    if not (path / "config.yaml").is_file() and not (path / "log.txt").is_file():
-        raise InputError(f"{path} is no run directory; `plogicnet train GRAPH --out RUN` makes one")
     if not (path / "metrics.json").is_file():
-        raise InputError(f"{path} holds no complete run (there is no metrics.json); train it again")
+        raise InputError(f"{path} holds no complete run (there is no metrics.json); `plogicnet train` makes one")
     for name in FILES:
         if not (path / name).is_file():
             raise InputError(f"{path} is damaged: its file {name} is missing")
@@ -148,7 +151,7 @@ def _read_names(file: Path) -> tuple[str, ...]:
     return tuple(table["name"].to_pylist())
 
 
-def _write_hidden(file: Path, graph: KnowledgeGraph, outcome: Outcome) -> None:
+def _write_hidden(file: Path, graph: KnowledgeGraph, outcome: "Outcome") -> None:
     """Every hidden triple in names with q, p_w, whether accepted, and whether the last M-step assumed it true."""
     model = outcome.rule_model
     hidden = model.groundings.hidden

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -28,13 +27,13 @@ SMALL = [
 Tool = Callable[..., subprocess.CompletedProcess[str]]
 
 
-def plogicnet(*words: object, data: Path | None = DATA) -> subprocess.CompletedProcess[str]:
+def plogicnet(*words: object, data: Path | None = DATA, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, "NO_COLOR": "1", "OMP_NUM_THREADS": "1"}
     env.pop("PLOGICNET_DATA", None)
     if data is not None:
         env["PLOGICNET_DATA"] = str(data)
     return subprocess.run(
-        [PROGRAM, *map(str, words)], capture_output=True, text=True, env=env, timeout=600, check=False
+        [PROGRAM, *map(str, words)], capture_output=True, text=True, env=env, timeout=600, check=False, cwd=cwd
     )
 
 
@@ -74,7 +73,7 @@ def test_a_run_directory_has_its_files_and_no_others(run: Path) -> None:
     names = {p.name for p in run.iterdir()}
     assert names == {
         *("config.yaml", "rules.tsv", "hidden.parquet", "embeddings.safetensors", "entities.tsv", "relations.tsv"),
-        *("metrics.json", "history.jsonl", "timings.json", "log.txt", "graph.parquet"),
+        *("metrics.json", "history.jsonl", "timings.json", "log.txt", "graph.parquet", ".lock"),
     }
     assert len((run / "history.jsonl").read_text().splitlines()) == 2
 
@@ -136,8 +135,12 @@ def test_rules_are_listed_by_weight(run: Path) -> None:
 
 def test_the_same_seed_gives_the_same_files(graph: str, tmp_path: Path) -> None:
     for name in ("one", "two"):
-        quick = [*SMALL, "--set=kge.steps=40", "--threads", "2"]
-        assert plogicnet("train", graph, "--out", tmp_path / name, "--device", "cpu", *quick).returncode == 0
+        # large enough a step for two threads to share it
+        quick = [*SMALL, "--set=kge.steps=4", "--set=kge.dim=256", "--set=kge.batch=1024", "--set=kge.negatives=256"]
+        assert (
+            plogicnet("train", graph, "--out", tmp_path / name, "--device", "cpu", "--threads", 2, *quick).returncode
+            == 0
+        )
     for file in (tmp_path / "one").iterdir():
         if file.name not in ("log.txt", "timings.json"):
             assert file.read_bytes() == (tmp_path / "two" / file.name).read_bytes(), file.name
@@ -176,12 +179,18 @@ def test_demo_tells_the_whole_story() -> None:
         (("evaluate", "no-such-run"), "no run at no-such-run"),
         (("predict", "no-such-run", "--head", "a"), "ask one thing"),
         (("config", "--config", "no-such.yaml"), "no-such.yaml: cannot be read"),
+        (("config", "--set", "em.lambda_grid=[]"), "em.lambda_grid: an empty list; give at least one number"),
+        (("config", "--set", "rules.patterns=[inverse, inverse]"), "gives the same twice"),
+        (("config", "--set", "seed=9223372036854775807"), "seed: 9223372036854775807 is out of range"),
+        (("mine", "--out", "no-folder/rules.tsv"), "--out no-folder/rules.tsv: there is no directory no-folder"),
+        (("train", "--out", "/dev/null/x"), "--out /dev/null/x: cannot be made"),
+        (("train",), "Missing option"),
         (("no-such-command",), "No such command"),
         (("mine", "--no-such-option"), "No such option"),
     ],
 )
 def test_bad_input_is_exit_2_in_words(words: tuple[str, ...], message: str, tmp_path: Path) -> None:
-    done = plogicnet(*words)
+    done = plogicnet(*words, cwd=tmp_path)
     assert done.returncode == 2
     assert message in done.stderr
     assert "Traceback" not in done.stderr
@@ -204,12 +213,22 @@ def test_a_finished_run_is_not_overwritten(run: Path) -> None:
     assert (run / "metrics.json").read_bytes() == before
 
 
+def test_a_second_writer_is_kept_out(tmp_path: Path) -> None:
+    from plogicnet.files import locked
+
+    (tmp_path / "run").mkdir()
+    with locked(tmp_path / "run"):
+        done = plogicnet("train", "--out", tmp_path / "run", *SMALL)
+    assert done.returncode == 2
+    assert "another process is writing here" in done.stderr
+
+
 def test_an_interrupt_is_exit_130(tmp_path: Path) -> None:
     words = [PROGRAM, "train", "--out", tmp_path / "run", "--set", "kge.steps=100000"]
     child = subprocess.Popen(list(map(str, words)), stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
     assert child.stderr is not None
-    while "mining" not in child.stderr.readline():
-        time.sleep(0.01)
+    while "mining" not in (line := child.stderr.readline()):
+        assert line, "the program ended before it was interrupted"
     child.send_signal(signal.SIGINT)
     assert child.wait(timeout=60) == 130
     said = child.stderr.read()

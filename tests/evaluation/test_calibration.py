@@ -92,20 +92,20 @@ def synthetic(true: Calibration, n: int, seed: int) -> tuple[np.ndarray[tuple[in
     rng = np.random.default_rng(seed)
     reached = (rng.random(n) < 0.4).astype(float)
     columns = np.column_stack([rng.normal(0, 2, n), reached * rng.normal(1, 1.5, n), reached])
-    odds = true.intercept + true.score * columns[:, 0] + true.evidence * columns[:, 1] + true.reached * columns[:, 2]
+    odds = true.intercept + true.score * columns[:, 0] + true.p_w * columns[:, 1] + true.reached * columns[:, 2]
     label = (rng.random(n) < 1 / (1 + np.exp(-odds))).astype(float)
     return columns, Sample(np.zeros((n, 3), dtype=np.int64), label, np.ones(n))
 
 
 def test_calibrate_recovers_the_coefficients() -> None:
-    true = Calibration(intercept=-1.0, score=0.8, evidence=0.5, reached=1.2)
+    true = Calibration(intercept=-1.0, score=0.8, p_w=0.5, reached=1.2)
     got = calibrate(*synthetic(true, 20_000, seed=0))
     for name, value in true.to_json().items():
         assert got.to_json()[name] == pytest.approx(value, abs=0.1), name
 
 
 def test_a_count_is_as_good_as_so_many_rows() -> None:
-    true = Calibration(intercept=-1.0, score=0.8, evidence=0.5, reached=1.2)
+    true = Calibration(intercept=-1.0, score=0.8, p_w=0.5, reached=1.2)
     columns, labels = synthetic(true, 300, seed=1)
     count = np.random.default_rng(2).integers(1, 5, size=300)
     weighted = calibrate(columns, Sample(labels.triples, labels.label, count.astype(float)))
@@ -135,11 +135,11 @@ def test_calibrate_is_at_the_maximum() -> None:
             assert objective(moved) < objective(got)
 
 
-def test_more_score_or_evidence_never_makes_less_probable() -> None:
+def test_more_score_or_p_w_never_makes_less_probable() -> None:
     columns, labels = synthetic(Calibration(0.3, -1.0, 0.5, -0.5), 500, seed=4)
     got = calibrate(columns, labels)
     assert got.score == 0
-    assert got.evidence > 0
+    assert got.p_w > 0
     without = calibrate(columns * [0, 1, 1], labels)
     assert got.to_json() == pytest.approx(without.to_json(), abs=1e-9)
 
@@ -164,7 +164,7 @@ def test_columns_of_rules_alone() -> None:
         reached, np.array([1.5, -4.0]), np.array([-2.0, -3.0]), np.zeros(2, dtype=bool), TripleSet.of([(0, 0, 1)], 3)
     )
     got = columns_of(None, rules, as_triples([(1, 1, 2), (2, 1, 2), (0, 0, 1)]))
-    assert got.tolist() == [[0, -1.0, 1], [0, 0, 0], [0, 3.5, 1]]
+    assert got == pytest.approx(np.array([[0, 1 / (1 + np.exp(4.0)), 1], [0, 0, 0], [0, 1 / (1 + np.exp(-1.5)), 1]]))
 
 
 @given(

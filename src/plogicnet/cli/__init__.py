@@ -24,19 +24,15 @@ def _exit_code() -> int:
     try:
         result = typer.main.get_command(app).main(prog_name="plogicnet", standalone_mode=False)
         sys.stdout.flush()
-        return result if isinstance(result, int) else 0
+        code = result if isinstance(result, int) else 0
     except usage_error as error:
         error.show()  # type: ignore[attr-defined]
         return 2
     except InputError as error:
         print(f"plogicnet: {error}", file=sys.stderr)
         return 2
-    except (KeyboardInterrupt, typer.Abort, SystemExit) as stop:
-        # some versions of typer turn an interrupt into an exit of their own
-        code = stop.code if isinstance(stop, SystemExit) else 130
-        if code == 130:
-            print("plogicnet: interrupted", file=sys.stderr)
-        return code if isinstance(code, int) else 0
+    except (KeyboardInterrupt, typer.Abort):
+        code = 130
     except BrokenPipeError:
         # the reader of our output has seen enough (| head); let Python's own flush at exit meet no closed pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -50,3 +46,6 @@ def _exit_code() -> int:
             file=sys.stderr,
         )
         return 1
+    if code == 130:  # as a result, in those versions of typer that catch the interrupt themselves
+        print("plogicnet: interrupted", file=sys.stderr)
+    return code

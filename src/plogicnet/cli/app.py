@@ -2,9 +2,10 @@
 
 import json
 import logging
-import resource
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -83,11 +84,15 @@ def demo(
 ) -> None:
     """The whole story on the built-in family graph, on a CPU, in under a minute."""
     from plogicnet.cli.demo import tell
+    from plogicnet.config import Config
 
-    settings = make_config(preset or DEMO_PRESET, config, assignments, seed, device or "cpu", threads)
-    if out is not None:
-        _refuse_existing(out)
-    result = tell(settings, out, quiet=as_json)
+    start = Config(device="cpu")
+    settings = make_config(preset or DEMO_PRESET, config, assignments, seed, device, threads, start)
+    if out is None:
+        result = tell(settings, None, quiet=as_json)
+    else:
+        with _new_run(out):
+            result = tell(settings, out, quiet=as_json)
     if as_json:
         _print_json(result)
 
@@ -230,10 +235,10 @@ def mine_rules(
     as_json: Json = False,
 ) -> None:
     """Mine rules, and count what they conclude."""
-    from plogicnet.em import Clock
     from plogicnet.grounding import chains_of, ground_network, mine
-    from plogicnet.progress import for_stderr
+    from plogicnet.progress import Clock, for_stderr
 
+    _require_folder(out)
     together = precision_assignments(min_precision) + (assignments or [])
     settings = make_config(preset, config, together, seed, device, threads)
     clock, progress = Clock(), for_stderr()
@@ -254,7 +259,7 @@ def mine_rules(
         "hidden": len(network.hidden),
         "groundings": len(network.rule),
         "seconds": {part: round(clock.seconds[part], 3) for part in ("load", "mine", "ground")},
-        "peak_rss_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
+        "peak_rss_mb": _peak_memory_mb(),
     }
     if as_json:
         _print_json(counts)
@@ -274,8 +279,8 @@ def mine_rules(
 
 @app.command()
 def train(
+    out: Annotated[Path, typer.Option("--out", help="The run directory to make.")],
     graph: Graph = None,
-    out: Annotated[Path, typer.Option("--out", help="The run directory to make.")] = Path("run"),
     columns: Columns = "hrt",
     split: SplitShares = None,
     preset: Preset = None,
@@ -293,13 +298,10 @@ def train(
     settings = make_config(preset or (None if graph else DEMO_PRESET), config, assignments, seed, device, threads)
     _refuse_existing(out)
     opened = _open(graph, settings, columns, split)
-    out.mkdir(parents=True, exist_ok=True)
-    handler = logging.FileHandler(out / "log.txt", mode="w", encoding="utf-8")
-    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
-    logging.getLogger("plogicnet").addHandler(handler)
-    print(_cost(opened, settings), file=sys.stderr)
-    model = PLogicNet(settings).fit(opened, for_stderr())
-    model.save(out)
+    with _new_run(out):
+        print(_cost(opened, settings), file=sys.stderr)
+        model = PLogicNet(settings).fit(opened, for_stderr())
+        model.save(out)
     if as_json:
         _print_json({"run": str(out), **model.metrics})
         return
@@ -368,13 +370,15 @@ def predict(
     """The most probable answers to a query with one part left open; or judge triples; or complete the graph."""
     from plogicnet.graph import read_triples
     from plogicnet.model import prediction_rows
+    from plogicnet.progress import for_stderr
 
     named = [part is not None for part in (head, relation, tail)]
     if sum([any(named), triples is not None, complete]) != 1 or (any(named) and sum(named) != 2):
         raise InputError("ask one thing: two of --head, --relation, --tail; or --triples FILE; or --complete")
+    _require_folder(out)
     model = _load(run, device, threads)
     if complete:
-        found = model.complete(min_probability, top)
+        found = model.complete(min_probability, top, for_stderr())
     elif triples is not None:
         found = model.judge(read_triples(triples, model.fitted.graph))[:top]
     else:
@@ -455,6 +459,29 @@ def _load(run: Path, device: str | None, threads: int | None) -> "PLogicNet":
     return PLogicNet.load(run, {key: value for key, value in options.items() if value is not None})
 
 
+@contextmanager
+def _new_run(out: Path) -> Iterator[None]:
+    """Makes a run directory, with a log in it, that no other process writes to meanwhile."""
+    from plogicnet.files import locked
+
+    _refuse_existing(out)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"--out {out}: cannot be made: {error.strerror}") from None
+    with locked(out):
+        handler = logging.FileHandler(out / "log.txt", mode="w", encoding="utf-8")
+        handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+        logging.getLogger("plogicnet").addHandler(handler)
+        yield
+
+
+def _require_folder(out: Path | None) -> None:
+    """Says before the work begins that its result could not be written."""
+    if out is not None and not out.absolute().parent.is_dir():
+        raise InputError(f"--out {out}: there is no directory {out.parent}")
+
+
 def _refuse_existing(out: Path) -> None:
     if out.is_file():
         raise InputError(f"--out {out}: a file is there; name a new directory")
@@ -495,6 +522,16 @@ def _duration(seconds: float) -> str:
         if seconds >= 2 * size:
             return f"{seconds / size:.0f} {unit}"
     return f"{seconds:.0f} s"
+
+
+def _peak_memory_mb() -> int | None:
+    """This process's peak memory; None where the system does not tell."""
+    if sys.platform == "win32":
+        return None
+    import resource
+
+    unit = 2**20 if sys.platform == "darwin" else 2**10  # bytes there, KiB here
+    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit)
 
 
 def _print_json(value: object) -> None:

@@ -222,7 +222,7 @@ def best_reason(reason: Mapping[str, Any]) -> str:
     for entry in reason["rules"]:
         if entry["contribution"] > 0 and entry["premises"]:
             premises = " and ".join(fact(p) for p in entry["premises"][0])
-            others = len(reason["rules"]) - 1
+            others = sum(other["contribution"] > 0 for other in reason["rules"]) - 1
             return f"{premises}, since {entry['rule']}" + (
                 f" (+{others} more rule{'s' if others > 1 else ''})" if others else ""
             )

@@ -16,26 +16,29 @@ TRIPLES_MOST = 5_000
 RIDGE = 1e-2
 BINS = 10
 MONOTONE = np.array([False, True, True, False])
-"""Of intercept, score, evidence, reached: which may not be negative."""
+"""Of intercept, score, p_w, reached: which may not be negative."""
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """Logistic regression on the embedding's score (logit q), the rules' evidence, and whether any rule reaches it.
+    """Logistic regression on the embedding's score (logit q), the rules' p_w, and whether any rule reaches the triple.
+
+    p_w rather than its log-odds: sums over many groundings reach log-odds of 40, and a line through those is flat
+    where it matters.
 
     Example:
-        >>> Calibration(intercept=0.0, score=1.0, evidence=0.0, reached=0.0).probability(np.zeros((1, 3)))
+        >>> Calibration(intercept=0.0, score=1.0, p_w=0.0, reached=0.0).probability(np.zeros((1, 3)))
         array([0.5])
     """
 
     intercept: float
     score: float
-    evidence: float
+    p_w: float
     reached: float
 
     def probability(self, columns: FloatArray) -> FloatArray:
-        """σ of the weighted columns (score, evidence, reached)."""
-        return np.asarray(special.expit(self.intercept + columns @ np.array([self.score, self.evidence, self.reached])))
+        """σ of the weighted columns (score, p_w, reached)."""
+        return np.asarray(special.expit(self.intercept + columns @ np.array([self.score, self.p_w, self.reached])))
 
     def to_json(self) -> dict[str, float]:
         """The coefficients."""
@@ -43,14 +46,14 @@ class Calibration:
 
 
 def columns_of(embedding: Embedding | None, rules: RuleScores, triples: IntArray) -> FloatArray:
-    """The columns (score, evidence, reached) of given triples.
+    """The columns (score, p_w, reached) of given triples.
 
     Example:
         >>> columns_of(embedding, rules, triples)  # doctest: +SKIP
     """
     score = embedding.score(triples).double().cpu().numpy() if embedding else np.zeros(len(triples))
     odds, reached = rules.of_triples(triples)
-    return np.stack([score, odds - rules.base[triples[:, 1]], reached.astype(float)], axis=1)
+    return np.stack([score, np.where(reached, special.expit(odds), 0.0), reached.astype(float)], axis=1)
 
 
 @dataclass(frozen=True)
@@ -61,13 +64,17 @@ class Sample:
     label: FloatArray
     count: FloatArray
 
+    def take(self, rows: BoolArray) -> "Sample":
+        """Some of the rows."""
+        return Sample(self.triples[rows], self.label[rows], self.count[rows])
+
 
 def sample(graph: KnowledgeGraph, split: str, splits: Sequence[str], seed: int) -> Sample:
     """The triples of a split and sampled corruptions of both sides that are in none of the given splits.
 
     Uniform corruptions are few beside all the entities a query could be answered with, so each counts for its share of
-    them: a probability of 0.9 then means that nine of ten such candidates are right, not nine of ten against one
-    random corruption each.
+    them: a probability then is a share of candidates, not one against a single random corruption. It is a cautious one:
+    true facts that none of the given splits holds are among the corruptions, and count as wrong.
 
     Example:
         >>> rows = [(str(i), "next", str(i + 1)) for i in range(100)]
@@ -97,7 +104,7 @@ def sample(graph: KnowledgeGraph, split: str, splits: Sequence[str], seed: int) 
 def calibrate(columns: FloatArray, labels: Sample) -> Calibration:
     """Fits the regression by the rule model's own solver.
 
-    A higher score or more evidence never makes a triple less probable: where a few validation triples say so by chance,
+    A higher score or p_w never makes a triple less probable: where a few validation triples say so by chance,
     that column is left out.
 
     Example:

@@ -2,9 +2,8 @@
 
 import hashlib
 import os
-import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from http.client import HTTPException, HTTPMessage, HTTPResponse
 from pathlib import Path
 from typing import IO
@@ -13,6 +12,7 @@ from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from plogicnet.errors import InputError
+from plogicnet.files import locked
 from plogicnet.graph.datasets import DataSet, is_complete
 from plogicnet.graph.knowledge_graph import SPLITS
 from plogicnet.progress import Progress, silent
@@ -47,7 +47,7 @@ def fetch(data_set: DataSet, directory: Path, progress: Progress = silent) -> Pa
         return folder
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with _alone(folder):
+        with locked(folder, wait=True):
             for split in SPLITS:
                 if not (folder / f"{split}.txt").is_file():
                     _fetch_split(data_set, split, folder, progress)
@@ -160,18 +160,6 @@ def _told(address: str, data_set: DataSet) -> Iterator[None]:
         reason = error.reason if isinstance(error, URLError) else error
         what = f"no answer within {TIMEOUT_SECONDS:g} s" if isinstance(reason, TimeoutError) else f"{reason}"
         raise InputError(f"{address}: {what or type(reason).__name__}. {_again(data_set)}") from None
-
-
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Lets one process at a time download into a folder; the others wait, and then find the files there."""
-    with (folder / ".lock").open("w") as lock:
-        if sys.platform != "win32":
-            import fcntl
-
-            with suppress(OSError):  # some network file systems have no locks
-                fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def _check_address(address: str) -> None:

@@ -8,6 +8,7 @@ from typing import Protocol
 import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
+from torch.nn.functional import embedding
 
 from plogicnet import config
 from plogicnet.errors import InputError
@@ -168,9 +169,10 @@ class VectorModel:
 
     def _loss(self, sampler: Sampler, step: int) -> torch.Tensor:
         b = sampler.batch(step)
-        query = self.geometry.query(self.entity[b.known], self.relation[b.relation], b.side)
-        positive = self.geometry.pair(query, self.entity[b.answer])
-        negative = self.geometry.cross(query, self.entity[b.negative])
+        # `embedding` gathers rows as indexing does, but adds up gradients in the same order on any number of threads
+        query = self.geometry.query(embedding(b.known, self.entity), embedding(b.relation, self.relation), b.side)
+        positive = self.geometry.pair(query, embedding(b.answer, self.entity))
+        negative = self.geometry.cross(query, embedding(b.negative, self.entity))
         loss = self_adversarial_loss(positive, negative, b.usable, b.weight, self.settings.adversarial_temperature)
         if self.settings.regularization:
             loss = loss + self.settings.regularization * (self.entity.norm(p=3) ** 3 + self.relation.norm(p=3) ** 3)

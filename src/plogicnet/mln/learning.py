@@ -1,5 +1,6 @@
 """Learning rule weights: the pseudolikelihood of Sec. 4.3, its gradient, Newton's method and the paper's ascent."""
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -10,11 +11,12 @@ from scipy.sparse import linalg as sparse_linalg
 from plogicnet import config
 from plogicnet.graph import FloatArray
 
+log = logging.getLogger(__name__)
 DENSE_UP_TO = 3_000
 """Up to so many weights the Hessian is factored; beyond, conjugate gradients only multiply with it."""
-NEWTON_STEPS = 100
+NEWTON_STEPS = 200
 GRADIENT_ENOUGH = 1e-8
-REACH = 5.0
+GRADIENT_WORTH_A_WORD = 1e-4
 
 
 @dataclass(frozen=True)
@@ -77,23 +79,28 @@ def newton(objective: Pseudolikelihood) -> FloatArray:
     """Damped Newton from w = 0; but for rounding, the objective never falls.
 
     Far from the maximum a rare relation's p(1 - p) is tiny and a full step would leap into saturation, where no
-    curvature is left to come back by; so no step moves a triple's log-odds by more than REACH.
+    curvature is left to come back by. So the Hessian is damped by a multiple of the identity (Levenberg), which falls
+    with each step that gains what the quadratic model promises, and rises faster and faster where none is gained.
     """
     weights = np.zeros(objective.matrix.shape[1])
-    value = objective.value(weights)
+    value, damping, rise = objective.value(weights), 10.0, 4.0
     for _ in range(NEWTON_STEPS):
         gradient = objective.gradient(weights)
         if np.abs(gradient).max(initial=0.0) <= GRADIENT_ENOUGH:
-            break
-        direction = _newton_direction(objective, weights, gradient)
-        moved = float(np.abs(objective.matrix @ direction).max(initial=0.0))
-        direction = direction * min(1.0, REACH / max(moved, REACH))
-        step, gain, rounding = 1.0, float(gradient @ direction), 1e-14 * abs(value)
-        while (tried := objective.value(weights + step * direction)) < value + 1e-4 * step * gain - rounding:
-            step /= 2
-            if step < 1e-10:
-                return weights
-        weights, value = weights + step * direction, tried
+            return weights
+        step = _newton_step(objective, weights, gradient, damping)
+        tried = objective.value(weights + step)
+        promised = float(gradient @ step + damping * step @ step) / 2
+        rounding = 1e-14 * abs(value)  # near the maximum a gain may drown in it
+        share = (tried - value + rounding) / (promised + rounding)
+        if share > 1e-4:
+            weights, value = weights + step, tried
+            damping, rise = damping * max(0.1, 1 - (2 * share - 1) ** 3), 4.0
+        else:
+            damping, rise = max(damping, 1e-3) * rise, 4 * rise
+    steepest = float(np.abs(objective.gradient(weights)).max(initial=0.0))
+    if steepest > GRADIENT_WORTH_A_WORD:
+        log.warning("the rule weights are not at their maximum (gradient %.0e); a larger mln.l2 helps", steepest)
     return weights
 
 
@@ -105,9 +112,9 @@ def ascend(objective: Pseudolikelihood, step: float, iterations: int) -> FloatAr
     return weights
 
 
-def _newton_direction(objective: Pseudolikelihood, weights: FloatArray, gradient: FloatArray) -> FloatArray:
-    """Solves (Xᵀ D X + l2·I) d = gradient; a trace of ridge keeps a flat direction from being singular."""
-    matrix, curvature, ridge = objective.matrix, objective.curvature(weights), objective.l2 + 1e-10
+def _newton_step(objective: Pseudolikelihood, weights: FloatArray, gradient: FloatArray, damping: float) -> FloatArray:
+    """Solves (Xᵀ D X + (l2 + damping)·I) step = gradient; a trace of ridge keeps it from being singular."""
+    matrix, curvature, ridge = objective.matrix, objective.curvature(weights), objective.l2 + damping + 1e-10
     size = len(weights)
     if size <= DENSE_UP_TO:
         hessian = (matrix.T @ (sparse.diags_array(curvature) @ matrix)).toarray() + ridge * np.eye(size)
@@ -118,5 +125,5 @@ def _newton_direction(objective: Pseudolikelihood, weights: FloatArray, gradient
     scale = sparse_linalg.LinearOperator((size, size), matvec=lambda v: v / diagonal, dtype=np.float64)
     # as precise as the gradient is small: few inner steps far away, Newton's convergence near the maximum
     tolerance = min(0.1, float(np.sqrt(np.abs(gradient).max())))
-    direction, _ = sparse_linalg.cg(operator, gradient, rtol=tolerance, maxiter=1000, M=scale)
-    return np.asarray(direction)
+    step, _ = sparse_linalg.cg(operator, gradient, rtol=tolerance, maxiter=1000, M=scale)
+    return np.asarray(step)

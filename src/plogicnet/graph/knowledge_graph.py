@@ -95,16 +95,37 @@ class KnowledgeGraph:
     ) -> "KnowledgeGraph":
         """A graph from the splits' integer triples; double rows within a split are dropped and counted."""
         given = list(splits)
-        kept = [drop_duplicates(rows, len(entities)) for rows in given]
-        if not len(kept[0]):
+        if not len(given[0]):
             raise InputError(f"{name}: the train split holds no triple")
+        graph = cls(name, entities, relations, given[0], given[1], given[2], labels=labels or {})
+        if not any(np.any(keys[1:] == keys[:-1]) for keys in graph.sorted_keys.values()):
+            return graph
+        kept = [drop_duplicates(rows, len(entities)) for rows in given]
         duplicates = sum(len(rows) for rows in given) - sum(len(rows) for rows in kept)
         return cls(name, entities, relations, kept[0], kept[1], kept[2], duplicates, labels=labels or {})
 
     @cached_property
+    def sorted_keys(self) -> dict[str, IntArray]:
+        """Each split's triples as sorted keys: what duplicates and indexes are found by."""
+        return {split: np.sort(triple_keys(self.split(split), len(self.entities))) for split in SPLITS}
+
+    @cached_property
     def observed(self) -> TripleSet:
         """O, the training triples, as a set."""
-        return TripleSet.of(self.train, len(self.entities))
+        keys = self.sorted_keys["train"]
+        return TripleSet.of_keys(keys[np.append(True, keys[1:] != keys[:-1])], len(self.entities))
+
+    def shared(self, split: str, other: str) -> int:
+        """How many triples of a split stand in another too.
+
+        Example:
+            >>> KnowledgeGraph.from_names([("a", "r", "b")], test=[("a", "r", "b")]).shared("test", "train")
+            1
+        """
+        keys, known = self.sorted_keys[split], self.sorted_keys[other]
+        if not len(known):
+            return 0
+        return int((known[np.minimum(np.searchsorted(known, keys), len(known) - 1)] == keys).sum())
 
     def split(self, name: str) -> IntArray:
         """The triples of "train", "valid" or "test"."""
@@ -216,9 +237,5 @@ def drop_duplicates(triples: IntArray, entities: int) -> IntArray:
         >>> drop_duplicates(as_triples([(1, 0, 0), (0, 0, 1), (1, 0, 0)]), entities=2).tolist()
         [[1, 0, 0], [0, 0, 1]]
     """
-    keys = triple_keys(triples, entities)
-    ordered = np.sort(keys)
-    if not np.any(ordered[1:] == ordered[:-1]):  # the usual case, and sorting alone is several times faster
-        return triples
-    first: IntArray = np.unique(keys, return_index=True)[1]
+    first: IntArray = np.unique(triple_keys(triples, entities), return_index=True)[1]
     return triples[np.sort(first)]

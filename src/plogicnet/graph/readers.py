@@ -32,7 +32,7 @@ SUFFIXES = (*TEXT, *(s + ".gz" for s in TEXT), *PARQUET, *RDF, *(s + ".gz" for s
 DELIMITERS = {".csv": ",;\t", ".tsv": "\t"}
 PLAIN_NAME = "urn:plogicnet:"
 """In RDF a name that is no IRI is written percent-encoded behind this."""
-BLOCK = 1 << 24
+BLOCK = 1 << 22
 STRINGS = pa.dictionary(pa.int32(), pa.string())
 
 

@@ -16,7 +16,7 @@ from plogicnet.graph.download import fetch
 from plogicnet.graph.knowledge_graph import SPLITS, KnowledgeGraph
 from plogicnet.graph.readers import COLUMNS, SUFFIXES, Rows, read_rows, rows_of
 from plogicnet.graph.splitting import Shares, split_triples
-from plogicnet.graph.triples import HEAD, RELATION, TAIL, IntArray, TripleSet, as_triples
+from plogicnet.graph.triples import HEAD, RELATION, TAIL, IntArray, as_triples
 from plogicnet.graph.vocabulary import Vocabulary
 from plogicnet.progress import Progress, silent
 
@@ -150,8 +150,7 @@ def _announced(graph: KnowledgeGraph, rows: Sequence[Rows]) -> KnowledgeGraph:
         log.warning("%s: %s duplicate triples dropped", graph.name, f"{graph.duplicates:,}")
     for split, earlier in (("valid", ("train",)), ("test", ("train", "valid"))):
         for other in earlier:
-            known = graph.observed if other == "train" else TripleSet.of(graph.split(other), len(graph.entities))
-            shared = int(known.contains(graph.split(split)).sum())
+            shared = graph.shared(split, other)
             if shared:
                 log.warning("%s: %s triples of %s are in %s too", graph.name, f"{shared:,}", split, other)
     for split in ("valid", "test"):

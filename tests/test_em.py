@@ -2,8 +2,6 @@
 
 import itertools
 import math
-from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,32 +16,13 @@ from plogicnet.em import (
     validate,
 )
 from plogicnet.evaluation import rank, summary
-from plogicnet.graph import FloatArray, IntArray, KnowledgeGraph, Side, TripleSet, Vocabulary
+from plogicnet.graph import KnowledgeGraph, TripleSet, Vocabulary
 from plogicnet.grounding import Mined, mine
 from plogicnet.kge import Examples, VectorModel
 from plogicnet.mln import RuleModel, RuleScores, build_rule_model, m_step
 from plogicnet.progress import Clock, Progress, silent
 from plogicnet.rules import RuleTable
-
-SMALL: dict[str, object] = {
-    "device": "cpu",
-    "threads": 1,
-    "kge.dim": 8,
-    "kge.gamma": 6.0,
-    "kge.steps": 20,
-    "kge.batch": 32,
-    "kge.negatives": 8,
-    "kge.share_negatives": 8,
-    "kge.learning_rate": 0.05,
-}
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+from small import SMALL, TableEmbedding
 
 
 def small_graph(valid: bool = True) -> KnowledgeGraph:
@@ -138,33 +117,6 @@ def test_log_odds_are_the_base_plus_the_weights_of_the_groundings_that_hold() ->
         base = math.log(facts / pairs / (1 - facts / pairs))
         assert odds == pytest.approx(base + expected[tuple(triple)], abs=1e-9)
     assert {tuple(t) for t in model.groundings.hidden.tolist()} == set(expected) - known
-
-
-class TableEmbedding:
-    """An Embedding whose scores are read from a table (relation, head, tail)."""
-
-    def __init__(self, table: FloatArray) -> None:
-        self.table = torch.from_numpy(table.astype(np.float32))
-
-    def fit(self, examples: Examples, seed: int, warm: bool = False, progress: Progress = silent) -> None:
-        raise NotImplementedError
-
-    def score(self, triples: IntArray) -> torch.Tensor:
-        heads, relations, tails = torch.from_numpy(triples.copy()).unbind(1)
-        return self.table[relations, heads, tails]
-
-    def score_all(self, known: IntArray, relations: IntArray, side: Side) -> torch.Tensor:
-        r, e = torch.from_numpy(relations.copy()), torch.from_numpy(known.copy())
-        return self.table[r, e] if side == "tail" else self.table[r, :, e]
-
-    def vectors(self) -> torch.Tensor | None:
-        return None
-
-    def save(self, path: Path) -> None:
-        raise NotImplementedError
-
-    def load(self, path: Path) -> None:
-        raise NotImplementedError
 
 
 def validation_problem(seed: int) -> tuple[KnowledgeGraph, TableEmbedding, RuleScores]:

@@ -4,65 +4,23 @@ import contextlib
 import itertools
 import logging
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 import pytest
-import torch
 
 from plogicnet import PLogicNet
-from plogicnet.config import Config
 from plogicnet.errors import InputError
 from plogicnet.graph import IntArray, KnowledgeGraph, as_triples
 from plogicnet.model import Prediction, prediction_rows
+from small import family_rows, fitted
 
 Triple = tuple[int, int, int]
-SMALL: dict[str, object] = {
-    "device": "cpu",
-    "threads": 1,
-    "kge.dim": 8,
-    "kge.gamma": 6.0,
-    "kge.steps": 60,
-    "kge.batch": 32,
-    "kge.negatives": 8,
-    "kge.share_negatives": 8,
-    "kge.learning_rate": 0.05,
-}
-
-
-@pytest.fixture(autouse=True)
-def _threads() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
-def family_rows() -> list[tuple[str, str, str]]:
-    """Six families of five: 30 people, 120 facts of which rules find most, in random order."""
-    rows = []
-    for f in range(6):
-        man, woman, *children = (f"{role}{f}" for role in ("man", "woman", "a", "b", "c"))
-        rows += [(man, "husband", woman), (woman, "wife", man)]
-        for child in children:
-            rows += [(man, "parent", child), (woman, "parent", child)]
-            rows += [(child, "child", man), (child, "child", woman)]
-        rows += [(a, "sibling", b) for a, b in itertools.permutations(children, 2)]
-    return [rows[i] for i in np.random.default_rng(0).permutation(len(rows))]
-
-
-def small_graph() -> KnowledgeGraph:
-    rows = family_rows()
-    return KnowledgeGraph.from_names(rows[:86], rows[86:102], rows[102:], "small")
-
-
-def fitted(values: dict[str, object] | None = None, graph: KnowledgeGraph | None = None) -> PLogicNet:
-    return PLogicNet(Config().with_values(SMALL | (values or {}))).fit(graph or small_graph())
 
 
 @pytest.fixture(scope="module")
 def model() -> PLogicNet:
-    return fitted()
+    return fitted({"kge.steps": 60})
 
 
 def triple_of(model: PLogicNet, p: Prediction) -> Triple:

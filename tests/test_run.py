@@ -1,9 +1,7 @@
 """Run directories: what is saved comes back the same, bit by bit; what is not complete is told so."""
 
-import itertools
 import json
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -18,18 +16,8 @@ from plogicnet.graph import KnowledgeGraph
 from plogicnet.kge import VectorModel
 from plogicnet.rules import RuleTable
 from plogicnet.run import read_rules
+from small import SMALL, family_rows, fitted
 
-SMALL: dict[str, object] = {
-    "device": "cpu",
-    "threads": 1,
-    "kge.dim": 8,
-    "kge.gamma": 6.0,
-    "kge.steps": 20,
-    "kge.batch": 32,
-    "kge.negatives": 8,
-    "kge.share_negatives": 8,
-    "kge.learning_rate": 0.05,
-}
 VARIANTS: list[dict[str, object]] = [
     {},
     {"mln.hidden_premises": "sampled"},
@@ -39,36 +27,6 @@ VARIANTS: list[dict[str, object]] = [
     {"em.embedding": False},
     {"em.rules": False},
 ]
-
-
-@pytest.fixture(autouse=True)
-def _threads() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
-def family_rows() -> list[tuple[str, str, str]]:
-    """Six families of five: 30 people, 120 facts of which rules find most, in random order."""
-    rows = []
-    for f in range(6):
-        man, woman, *children = (f"{role}{f}" for role in ("man", "woman", "a", "b", "c"))
-        rows += [(man, "husband", woman), (woman, "wife", man)]
-        for child in children:
-            rows += [(man, "parent", child), (woman, "parent", child)]
-            rows += [(child, "child", man), (child, "child", woman)]
-        rows += [(a, "sibling", b) for a, b in itertools.permutations(children, 2)]
-    return [rows[i] for i in np.random.default_rng(0).permutation(len(rows))]
-
-
-def small_graph() -> KnowledgeGraph:
-    rows = family_rows()
-    return KnowledgeGraph.from_names(rows[:86], rows[86:102], rows[102:], "small")
-
-
-def fitted(values: dict[str, object] | None = None, graph: KnowledgeGraph | None = None) -> PLogicNet:
-    return PLogicNet(Config().with_values(SMALL | (values or {}))).fit(graph or small_graph())
 
 
 @pytest.fixture(scope="module")

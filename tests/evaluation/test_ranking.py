@@ -3,7 +3,6 @@
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -13,39 +12,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from plogicnet.evaluation import Ranks, System, filter_splits, rank, report, summary
-from plogicnet.graph import FloatArray, IntArray, KnowledgeGraph, Side, TripleSet, Vocabulary, as_triples
-from plogicnet.kge import Examples
+from plogicnet.graph import FloatArray, KnowledgeGraph, TripleSet, Vocabulary, as_triples
 from plogicnet.mln import RuleScores
-from plogicnet.progress import Progress, silent
+from small import TableEmbedding
 
 Triple = tuple[int, int, int]
-
-
-class TableEmbedding:
-    """An Embedding whose scores are read from a table (relation, head, tail)."""
-
-    def __init__(self, table: FloatArray) -> None:
-        self.table = torch.from_numpy(table.astype(np.float32))
-
-    def fit(self, examples: Examples, seed: int, warm: bool = False, progress: Progress = silent) -> None:
-        raise NotImplementedError
-
-    def score(self, triples: IntArray) -> torch.Tensor:
-        heads, relations, tails = torch.from_numpy(triples.copy()).unbind(1)
-        return self.table[relations, heads, tails]
-
-    def score_all(self, known: IntArray, relations: IntArray, side: Side) -> torch.Tensor:
-        r, e = torch.from_numpy(relations.copy()), torch.from_numpy(known.copy())
-        return self.table[r, e] if side == "tail" else self.table[r, :, e]
-
-    def vectors(self) -> torch.Tensor | None:
-        return None
-
-    def save(self, path: Path) -> None:
-        raise NotImplementedError
-
-    def load(self, path: Path) -> None:
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)

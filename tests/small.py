@@ -1,0 +1,74 @@
+"""A small graph, quick settings, and an embedding whose scores are a table: what the upper rooms are tested on."""
+
+import itertools
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from plogicnet import PLogicNet
+from plogicnet.config import Config
+from plogicnet.graph import FloatArray, IntArray, KnowledgeGraph, Side
+from plogicnet.kge import Examples
+from plogicnet.progress import Progress, silent
+
+SMALL: dict[str, object] = {
+    "device": "cpu",
+    "threads": 1,
+    "kge.dim": 8,
+    "kge.gamma": 6.0,
+    "kge.steps": 20,
+    "kge.batch": 32,
+    "kge.negatives": 8,
+    "kge.share_negatives": 8,
+    "kge.learning_rate": 0.05,
+}
+
+
+def family_rows() -> list[tuple[str, str, str]]:
+    """Six families of five: 30 people, 120 facts of which rules find most, in random order."""
+    rows = []
+    for f in range(6):
+        man, woman, *children = (f"{role}{f}" for role in ("man", "woman", "a", "b", "c"))
+        rows += [(man, "husband", woman), (woman, "wife", man)]
+        for child in children:
+            rows += [(man, "parent", child), (woman, "parent", child)]
+            rows += [(child, "child", man), (child, "child", woman)]
+        rows += [(a, "sibling", b) for a, b in itertools.permutations(children, 2)]
+    return [rows[i] for i in np.random.default_rng(0).permutation(len(rows))]
+
+
+def small_graph() -> KnowledgeGraph:
+    rows = family_rows()
+    return KnowledgeGraph.from_names(rows[:86], rows[86:102], rows[102:], "small")
+
+
+def fitted(values: dict[str, object] | None = None, graph: KnowledgeGraph | None = None) -> PLogicNet:
+    return PLogicNet(Config().with_values(SMALL | (values or {}))).fit(graph or small_graph())
+
+
+class TableEmbedding:
+    """An Embedding whose scores are read from a table (relation, head, tail)."""
+
+    def __init__(self, table: FloatArray) -> None:
+        self.table = torch.from_numpy(table.astype(np.float32))
+
+    def fit(self, examples: Examples, seed: int, warm: bool = False, progress: Progress = silent) -> None:
+        raise NotImplementedError
+
+    def score(self, triples: IntArray) -> torch.Tensor:
+        heads, relations, tails = torch.from_numpy(triples.copy()).unbind(1)
+        return self.table[relations, heads, tails]
+
+    def score_all(self, known: IntArray, relations: IntArray, side: Side) -> torch.Tensor:
+        r, e = torch.from_numpy(relations.copy()), torch.from_numpy(known.copy())
+        return self.table[r, e] if side == "tail" else self.table[r, :, e]
+
+    def vectors(self) -> torch.Tensor | None:
+        return None
+
+    def save(self, path: Path) -> None:
+        raise NotImplementedError
+
+    def load(self, path: Path) -> None:
+        raise NotImplementedError

@@ -1,6 +1,5 @@
 """The commands. Each parses its options, calls the library, and prints a table or one JSON object."""
 
-import json
 import logging
 import sys
 import time
@@ -13,16 +12,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from plogicnet import __version__
+from plogicnet.cli.data import data, doctor
 from plogicnet.cli.settings import (
     Assignments,
+    Columns,
     ConfigFile,
     Device,
     Json,
     Preset,
     Seed,
+    SplitShares,
     Threads,
     make_config,
+    open_source,
     precision_assignments,
+    print_json,
 )
 from plogicnet.errors import InputError
 
@@ -37,22 +41,17 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-data = typer.Typer(help="Benchmark data sets, and statistics of any graph.", no_args_is_help=True)
 app.add_typer(data, name="data")
+app.command()(doctor)
 
 Graph = Annotated[
     str | None,
     typer.Argument(help="A data set's name, a directory with train/valid/test files, or one file."),
 ]
 Run = Annotated[Path, typer.Argument(help="A run directory.")]
-Columns = Annotated[str, typer.Option("--columns", help="Order of columns in text without a header: hrt or htr.")]
-SplitShares = Annotated[
-    str | None, typer.Option("--split", help="For one file: shares of train, valid, test, as 0.8,0.1,0.1.")
-]
 DEMO_PRESET = "best/family"
 TRIAL = 5
 MANY_PASSES = 500
-DATA_SET_KEYS = ("entities", "relations", "train", "valid", "test")
 
 
 @app.callback(invoke_without_command=True)
@@ -94,112 +93,7 @@ def demo(
         with _new_run(out):
             result = tell(settings, out, quiet=as_json)
     if as_json:
-        _print_json(result)
-
-
-@data.command("list")
-def data_list(as_json: Json = False) -> None:
-    """The data sets under $PLOGICNET_DATA."""
-    from plogicnet.graph.datasets import DATA_SETS, available, locate
-
-    rows = [
-        {
-            "name": name,
-            **{key: getattr(DATA_SETS[name], key) if name in DATA_SETS else None for key in DATA_SET_KEYS},
-            "here": str(locate(name) or "") or None,
-        }
-        for name in sorted({*DATA_SETS, *available()})
-    ]
-    if as_json:
-        _print_json({"data_sets": rows})
-        return
-    from plogicnet.cli.show import console, table
-
-    columns = ("name", *DATA_SET_KEYS, "here")
-    cells = [["–" if row[key] is None else row[key] for key in columns] for row in rows]
-    console().print(table("data sets", columns, cells))
-    console().print("`plogicnet data get NAME` fetches one that is not here.", highlight=False)
-
-
-@data.command("get")
-def data_get(
-    name: Annotated[str, typer.Argument(help="A data set's name, as FB15k-237.")], as_json: Json = False
-) -> None:
-    """Fetch a benchmark data set, checked by its sha256, and go on where a broken download stopped."""
-    from plogicnet.errors import nearest
-    from plogicnet.graph.datasets import DATA_SETS, cache_directory, canonical, locate
-    from plogicnet.graph.download import fetch
-    from plogicnet.progress import for_stderr
-
-    known = canonical(name)
-    if known is None:
-        raise InputError(f"unknown data set {name!r}.{nearest(name, list(DATA_SETS))} `plogicnet data list` shows all.")
-    place = locate(known) or fetch(DATA_SETS[known], cache_directory(), for_stderr())
-    if as_json:
-        _print_json({"name": known, "path": str(place)})
-    else:
-        print(f"{known} is in {place}")
-
-
-@data.command("convert")
-def data_convert(
-    graph: Annotated[str, typer.Argument(help="A data set's name, a directory or a file.")],
-    out: Annotated[Path, typer.Argument(help="The directory to write train, valid and test into.")],
-    kind: Annotated[str, typer.Option("--format", help="tsv, csv, parquet or nt.")] = "tsv",
-    columns: Columns = "hrt",
-    split: SplitShares = None,
-    seed: Seed = None,
-) -> None:
-    """Write a graph in another format."""
-    from plogicnet.graph import write_graph
-
-    for file in write_graph(_open(graph, make_config(None, None, None, seed), columns, split), out, kind):
-        print(file)
-
-
-@data.command("info")
-def data_info(
-    graph: Annotated[str, typer.Argument(help="A data set's name, a directory or a file.")],
-    columns: Columns = "hrt",
-    split: SplitShares = None,
-    seed: Seed = None,
-    as_json: Json = False,
-) -> None:
-    """Counts of a graph."""
-    opened = _open(graph, make_config(None, None, None, seed), columns, split)
-    statistics = opened.statistics()
-    if as_json:
-        _print_json(statistics)
-        return
-    from plogicnet.cli.show import console, table
-
-    rows: list[list[object]] = []
-    for key, value in statistics.items():
-        inner = value.items() if isinstance(value, dict) else [("", value)]
-        rows += [
-            [f"{key} {name}".replace("_", " ").strip(), f"{v:,}" if isinstance(v, int) else v] for name, v in inner
-        ]
-    console().print(table(opened.name, ["", "count"], rows[1:]))
-
-
-@app.command()
-def doctor(
-    graph: Annotated[str, typer.Argument(help="A data set's name, a directory or a file.")],
-    columns: Columns = "hrt",
-    split: SplitShares = None,
-    seed: Seed = None,
-    as_json: Json = False,
-) -> None:
-    """What a careful person would check in a graph before training on it."""
-    from plogicnet.graph.doctor import examine
-
-    checkup = examine(_open(graph, make_config(None, None, None, seed), columns, split)).to_json()
-    if as_json:
-        _print_json(checkup)
-        return
-    from plogicnet.cli.show import checkup_table, console
-
-    console().print(checkup_table(checkup))
+        print_json(result)
 
 
 @app.command("config")
@@ -211,7 +105,7 @@ def show_config(
     if as_json:
         import yaml
 
-        _print_json(yaml.safe_load(settings.to_yaml()))
+        print_json(yaml.safe_load(settings.to_yaml()))
     else:
         print(settings.to_yaml(comments=True), end="")
 
@@ -243,7 +137,7 @@ def mine_rules(
     settings = make_config(preset, config, together, seed, device, threads)
     clock, progress = Clock(), for_stderr()
     with clock("load"):
-        opened = _open(graph, settings, columns, split)
+        opened = open_source(graph, settings, columns, split)
     with clock("mine"):
         mined = mine(opened, settings.rules, settings.threads, progress)
     with clock("ground"):
@@ -262,7 +156,7 @@ def mine_rules(
         "peak_rss_mb": _peak_memory_mb(),
     }
     if as_json:
-        _print_json(counts)
+        print_json(counts)
         return
     from plogicnet.cli.show import console, mined_text, rules_table
 
@@ -297,13 +191,13 @@ def train(
 
     settings = make_config(preset or (None if graph else DEMO_PRESET), config, assignments, seed, device, threads)
     _refuse_existing(out)
-    opened = _open(graph, settings, columns, split)
+    opened = open_source(graph, settings, columns, split)
     with _new_run(out):
         print(_cost(opened, settings), file=sys.stderr)
         model = PLogicNet(settings).fit(opened, for_stderr())
         model.save(out)
     if as_json:
-        _print_json({"run": str(out), **model.metrics})
+        print_json({"run": str(out), **model.metrics})
         return
     from plogicnet.cli.show import console, history_table, metrics_table
 
@@ -334,7 +228,7 @@ def evaluate(
     split = split or ("test" if len(model.fitted.graph.test) else "valid")
     result = model.evaluate(split, for_stderr())
     if as_json:
-        _print_json(result)
+        print_json(result)
         return
     from plogicnet.cli.show import console, metrics_table
 
@@ -391,7 +285,7 @@ def predict(
         lines = ["\t".join(columns)] + ["\t".join("" if r[c] is None else str(r[c]) for c in columns) for r in rows]
         write_text(out, "\n".join(lines) + "\n")
     if as_json:
-        _print_json({"predictions": rows})
+        print_json({"predictions": rows})
         return
     from plogicnet.cli.show import console, fact, predictions_table
 
@@ -416,7 +310,7 @@ def explain(
     model = _load(run, device, threads)
     reason = model.explain(head, relation, tail)
     if as_json:
-        _print_json(reason)
+        print_json(reason)
         return
     from plogicnet.cli.show import console, explanation_tree
 
@@ -434,22 +328,11 @@ def show_rules(
 
     rows = read_rules(run).rows()[:top]
     if as_json:
-        _print_json({"rules": rows})
+        print_json({"rules": rows})
         return
     from plogicnet.cli.show import console, rules_table
 
     console().print(rules_table(f"{len(rows):,} rules", rows))
-
-
-def _open(graph: str | None, settings: "Config", columns: str, split: str | None) -> "KnowledgeGraph":
-    from plogicnet.graph import demo_family, open_graph, parse_shares
-    from plogicnet.progress import for_stderr
-
-    if graph is None:
-        print("no GRAPH is given, so this is the built-in demo family", file=sys.stderr)
-        return demo_family(settings.seed)
-    shares = parse_shares(split) if split is not None else None
-    return open_graph(graph, columns, shares, settings.seed, for_stderr())
 
 
 def _load(run: Path, device: str | None, threads: int | None) -> "PLogicNet":
@@ -532,7 +415,3 @@ def _peak_memory_mb() -> int | None:
 
     unit = 2**20 if sys.platform == "darwin" else 2**10  # bytes there, KiB here
     return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit)
-
-
-def _print_json(value: object) -> None:
-    print(json.dumps(value, ensure_ascii=False, indent=1))

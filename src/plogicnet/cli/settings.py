@@ -1,12 +1,17 @@
-"""The options that every command with settings takes, and the Config they make."""
+"""What the commands share: options, the Config and the graph that they make, and JSON on stdout."""
 
+import json
+import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from plogicnet.config import Config
 from plogicnet.errors import InputError
+
+if TYPE_CHECKING:
+    from plogicnet.graph import KnowledgeGraph
 
 Preset = Annotated[str | None, typer.Option("--preset", help="Settings that come with the program, as best/family.")]
 ConfigFile = Annotated[Path | None, typer.Option("--config", help="A YAML file with settings.")]
@@ -16,6 +21,10 @@ Assignments = Annotated[
 Seed = Annotated[int | None, typer.Option("--seed", help="One seed for everything random.")]
 Device = Annotated[str | None, typer.Option("--device", help="auto, cpu or cuda.")]
 Threads = Annotated[int | None, typer.Option("--threads", help="Processor threads; 0: all cores.")]
+Columns = Annotated[str, typer.Option("--columns", help="Order of columns in text without a header: hrt or htr.")]
+SplitShares = Annotated[
+    str | None, typer.Option("--split", help="For one file: shares of train, valid, test, as 0.8,0.1,0.1.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
 
 
@@ -58,3 +67,31 @@ def precision_assignments(text: str | None) -> list[str]:
         if "=" not in part:
             raise InputError(f"--min-precision {text}: expected pattern=number pairs, as composition=0.6,inverse=0.1")
     return [f"rules.min_precision.{part}" for part in parts]
+
+
+def open_source(graph: str | None, settings: "Config", columns: str, split: str | None) -> "KnowledgeGraph":
+    """The graph that a command names; the demo family where it names none.
+
+    Example:
+        >>> open_source(None, make_config(None, None, None), "hrt", None).name  # doctest: +SKIP
+    """
+    from plogicnet.graph import demo_family, open_graph, parse_shares
+    from plogicnet.progress import for_stderr
+
+    if graph is None:
+        print("no GRAPH is given, so this is the built-in demo family", file=sys.stderr)
+        return demo_family(settings.seed)
+    shares = parse_shares(split) if split is not None else None
+    return open_graph(graph, columns, shares, settings.seed, for_stderr())
+
+
+def print_json(value: object) -> None:
+    """One JSON object on stdout, for programs.
+
+    Example:
+        >>> print_json({"a": 1})
+        {
+         "a": 1
+        }
+    """
+    print(json.dumps(value, ensure_ascii=False, indent=1))

@@ -43,6 +43,13 @@ FILES = [
         b"a,r,b\nc,d\n",
         "comma.csv, line 2: 2 columns where three are meant (head, relation, tail, separated by ','): 'c,d'",
     ),
+    (
+        "tabs.txt",
+        b"New York\tUnited States\n",
+        "tabs.txt, line 1: 2 columns where three are meant (head, relation, tail,",
+    ),
+    ("damaged.txt.gz", gzip.compress(GOOD * 50)[:12] + b"\xff" * 20, "damaged.txt.gz: "),
+    ("long.csv", b"a" * 200_000 + b",r,b\n", "long.csv: field larger than field limit"),
     ("empty-name.txt", GOOD + b"ben\t\tanna\n", "empty-name.txt, line 2: the relation is an empty name"),
     ("latin.txt", GOOD + b"ren\xe9\tknows\tben\n", "latin.txt, line 2, column 4: not UTF-8 (byte 0xe9)"),
     ("empty.txt", b"", "empty: the train split holds no triple"),
@@ -89,6 +96,11 @@ FOLDERS: list[tuple[str, dict[str, bytes], str]] = [
         {"train2id.txt": b"1\n0 1 0\n"},
         "graph/entity2id.txt: no such file; it belongs to the layout of train2id.txt",
     ),
+    (
+        "no-count",
+        {"train2id.txt": b"0 1 0\n", "entity2id.txt": b"2\na\t0\nb\t1\n", "relation2id.txt": b"1\nr\t0\n"},
+        "graph/train2id.txt, line 1: the number of the lines that follow is meant (0), found '0 1 0'",
+    ),
     ("labels", {"train.txt": GOOD, "labels.tsv": b"anna\n"}, "graph/labels.tsv, line 1: a name, a tab and its label"),
     ("bad-valid", {"train.txt": GOOD, "valid.txt": b"x\ty\n"}, "graph/valid.txt, line 1: 2 columns"),
 ]
@@ -117,6 +129,7 @@ def test_a_directory_where_a_file_is_meant(tmp_path: Path) -> None:
     ("words", "message"),
     [
         (["--split", "0.8,0.1"], "--split 0.8,0.1: three shares are meant, as 0.8,0.1,0.1"),
+        (["--split", "0.5,nan,0.5"], "--split 0.5,nan,0.5: the shares of train, valid and test add up to 1"),
         (["--split", "0.8,0.1,0.3"], "--split 0.8,0.1,0.3: the shares of train, valid and test add up to 1"),
         (["--columns", "rht"], "columns: 'rht' is not allowed; one of hrt, htr"),
     ],

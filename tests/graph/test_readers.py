@@ -81,6 +81,7 @@ def test_frames_are_read_by_column_name_and_numbers_are_names() -> None:
         ("a.csv", b'"a, b",r,"c ""d"""\n', [("a, b", "r", 'c "d"')]),
         ("a.csv", b"subject,predicate,object\na,r,b\n", [("a", "r", "b")]),
         ("a.csv", b"head,tail,relation\na,b,r\n", [("a", "r", "b")]),
+        ("a.tsv", b"\n\nhead\trelation\ttail\na\tr\tb\n", [("a", "r", "b")]),
         ("a.tsv", b'"a\tb"\tr\t"c\nd"\n', [("a\tb", "r", "c\nd")]),
         ("a.tsv", b'"Weird" Al\tr\t"b"\n', [('"Weird" Al', "r", '"b"')]),
         ("a.tsv", b"x, y\tr\tz\n", [("x, y", "r", "z")]),
@@ -106,6 +107,22 @@ def test_a_triple_that_looks_like_a_header_is_none(tmp_path: Path, kind: str) ->
     graph = KnowledgeGraph.from_names([("head", "relation", "tail"), ("h", "r", "t")])
     write_graph(graph, tmp_path, kind)
     assert in_names(open_graph(tmp_path)) == in_names(graph)
+
+
+def test_columns_of_tables_are_found_by_whole_sets_of_names() -> None:
+    columns = {"subject": ["a"], "predicate": ["r"], "object": ["b"], "source": ["wiki"]}
+    assert rows(rows_of(pa.table(columns)).table) == [("a", "r", "b")]
+    for names in (("tail", "rel_type", "head"), ("head", "tail", "label")):
+        with pytest.raises(InputError, match="no columns head, relation, tail"):
+            rows_of(pa.table({name: ["x"] for name in names}))
+    assert rows(rows_of(pa.table({"a": ["x"], "b": ["r"], "c": ["y"]})).table) == [("x", "r", "y")]
+
+
+def test_a_directory_that_holds_a_graph_is_not_written_over(tmp_path: Path) -> None:
+    graph = KnowledgeGraph.from_names([("a", "r", "b")])
+    write_graph(graph, tmp_path, "csv")
+    with pytest.raises(InputError, match=r"a graph is there already \(train\.csv\)"):
+        write_graph(graph, tmp_path, "tsv")
 
 
 def test_column_order_and_skipped_literals(tmp_path: Path) -> None:

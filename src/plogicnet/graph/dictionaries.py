@@ -54,16 +54,16 @@ def _read_ids(file: Path) -> tuple[str, ...]:
     """`name number` lines under a line with their count."""
     if not file.is_file():
         raise InputError(f"{file}: no such file; it belongs to the layout of train2id.txt")
-    lines = [(number, line.rsplit(None, 1)) for number, line in _lines(file)][1:]
+    lines = [(number, line.rsplit(None, 1)) for number, line in _counted(file)]
     return _in_order(file, [(number, cells[-1], cells[0] if len(cells) == 2 else None) for number, cells in lines])
 
 
 def _read_numbers(file: Path, entities: int, relations: int) -> IntArray:
     """`head tail relation` lines of numbers under a line with their count."""
     triples = []
-    for number, line in list(_lines(file))[1:]:
+    for number, line in _counted(file):
         cells = line.split()
-        if len(cells) != 3 or not all(cell.isdecimal() for cell in cells):
+        if len(cells) != 3 or not all(cell.isdecimal() and len(cell) < 19 for cell in cells):
             raise InputError(f"{file}, line {number}: three numbers are meant (head, tail, relation): {line[:100]!r}")
         triples.append((number, *map(int, cells)))
     table = np.array(triples, dtype=np.int64).reshape(-1, 4)
@@ -81,13 +81,23 @@ def _read_numbers(file: Path, entities: int, relations: int) -> IntArray:
     return result
 
 
+def _counted(file: Path) -> list[tuple[int, str]]:
+    """The lines under a first line that counts them."""
+    (_, first), *lines = _lines(file) or [(1, "")]
+    if not first.strip().isdecimal() or int(first) != len(lines):
+        raise InputError(
+            f"{file}, line 1: the number of the lines that follow is meant ({len(lines)}), found {first[:40]!r}"
+        )
+    return lines
+
+
 def _in_order(file: Path, entries: list[tuple[int, str, str | None]]) -> tuple[str, ...]:
     """Checks (line, number, name) entries and puts the names in the order of their numbers."""
     names: dict[int, str] = {}
     seen: set[str] = set()
     for line, text, name in entries:
         if not name or not text.isdecimal():
-            raise InputError(f"{file}, line {line}: a number and a name are meant")
+            raise InputError(f"{file}, line {line}: a number and a name are meant, found {text[:40]!r} and {name!r}")
         number = int(text)
         if number in names:
             raise InputError(

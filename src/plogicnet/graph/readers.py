@@ -3,6 +3,7 @@
 import csv as plain_csv
 import gzip
 import io
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,15 @@ HEADERS = {
     "relation": ("relation", "r", "predicate", "rel", "relation_id"),
     "tail": ("tail", "t", "object", "target", "tail_id"),
 }
+FAMILIES = (
+    ("head", "relation", "tail"),
+    ("h", "r", "t"),
+    ("subject", "predicate", "object"),
+    ("source", "relation", "target"),
+    ("head", "rel", "tail"),
+    ("head_id", "relation_id", "tail_id"),
+)
+"""The names that the three columns of a table go by; the first set that is whole counts."""
 NAMED = {word: column for column, words in HEADERS.items() for word in words}
 TEXT = (".txt", ".tsv", ".csv")
 PARQUET = (".parquet", ".pq")
@@ -84,7 +94,7 @@ def read_rows(file: Path, order: str = "hrt") -> Rows:
         if suffix(file) in RDF:
             return _read_rdf(file)
         return Rows(_read_text(file, order))
-    except (OSError, EOFError, pa.ArrowException) as error:
+    except (OSError, EOFError, zlib.error, plain_csv.Error, pa.ArrowException) as error:
         raise InputError(f"{file}: {_in_words(file, error)}") from None
 
 
@@ -111,9 +121,12 @@ def rows_of(data: Any, what: str = "data") -> Rows:
 
 def _named_columns(table: pa.Table, what: str) -> pa.Table:
     """The three columns of a table, found by their names, else by place."""
-    found = {NAMED[name.lower()]: name for name in table.column_names if name.lower() in NAMED}
-    if len(found) < 3:
-        if len(table.column_names) != 3:
+    given = {name.lower(): name for name in table.column_names}
+    family = next((names for names in FAMILIES if all(name in given for name in names)), None)
+    found = dict(zip(COLUMNS, (given[name] for name in family), strict=True)) if family else {}
+    if not found:
+        # by place only where no name says otherwise
+        if len(table.column_names) != 3 or any(name in NAMED for name in given):
             raise InputError(
                 f"{what}: no columns head, relation, tail (or h, r, t; subject, predicate, object);"
                 f" found {', '.join(table.column_names) or 'none'}"
@@ -145,30 +158,30 @@ def _has_empty(column: pa.ChunkedArray) -> bool:
 
 def _read_text(file: Path, order: str) -> pa.Table:
     """Delimited text: quoting is honoured in CSV, and in TSV where the whole file keeps to it."""
-    delimiter, header = _sniff(file)
+    delimiter, header, skip = _sniff(file)
     names = tuple(NAMED[cell.strip().lower()] for cell in header) if header else ORDERS[order]
     table = None
     try:
-        table = _parse(file, delimiter, names, skip=bool(header))
+        table = _parse(file, delimiter, names, skip)
     except pa.ArrowInvalid:
         if delimiter != "\t":
-            _diagnose(file, delimiter, names, skip=bool(header))
+            _diagnose(file, delimiter, names, skip > 0)
     # in TSV a quote may be part of a name; in CSV a name over several lines may be a quote that was never closed
     if delimiter == "\t" and (table is None or _has(table, '"')):
-        table = _parse_quoted(file, delimiter, names, skip=bool(header)) or table
+        table = _parse_quoted(file, delimiter, names, skip > 0) or table
     elif delimiter != "\t" and table is not None and _has(table, "\n"):
-        table = _parse_quoted(file, delimiter, names, skip=bool(header))
+        table = _parse_quoted(file, delimiter, names, skip > 0)
     if table is None or any(_has_empty(table[c]) for c in COLUMNS):
-        _diagnose(file, delimiter, names, skip=bool(header))
+        _diagnose(file, delimiter, names, skip > 0)
     return table.select(COLUMNS)
 
 
-def _parse(file: Path, delimiter: str, names: Sequence[str], skip: bool) -> pa.Table:
+def _parse(file: Path, delimiter: str, names: Sequence[str], skip: int) -> pa.Table:
     quoted = delimiter != "\t"
     try:
         return csv.read_csv(
             file,
-            read_options=csv.ReadOptions(column_names=list(names), skip_rows=int(skip), block_size=BLOCK),
+            read_options=csv.ReadOptions(column_names=list(names), skip_rows=skip, block_size=BLOCK),
             parse_options=csv.ParseOptions(
                 delimiter=delimiter, quote_char='"' if quoted else False, newlines_in_values=quoted
             ),
@@ -188,10 +201,10 @@ def _parse_quoted(file: Path, delimiter: str, names: Sequence[str], skip: bool) 
     """Text in which quotes are quotes all through; None where some are not."""
     with _open_text(file) as lines:
         try:
-            rows = list(plain_csv.reader(lines, delimiter=delimiter, strict=True))[int(skip) :]
+            rows = list(plain_csv.reader(lines, delimiter=delimiter, strict=True))
         except (plain_csv.Error, UnicodeDecodeError):
             return None
-    rows = [row for row in rows if row]
+    rows = [row for row in rows if row][int(skip) :]
     if any(len(row) != 3 for row in rows):
         return None
     return pa.table(
@@ -199,17 +212,18 @@ def _parse_quoted(file: Path, delimiter: str, names: Sequence[str], skip: bool) 
     )
 
 
-def _sniff(file: Path) -> tuple[str, tuple[str, ...]]:
-    """The delimiter, and the header's cells where the first line is one."""
+def _sniff(file: Path) -> tuple[str, tuple[str, ...], int]:
+    """The delimiter; and where the first line is a header, its cells and how many lines end with it."""
     with _open_text(file, errors="replace") as lines:
-        first = next((line for line in iter(lambda: lines.readline(BLOCK), "") if line.strip()), "")
-    candidates = DELIMITERS.get(suffix(file), "\t,; ")
+        numbered = enumerate(iter(lambda: lines.readline(BLOCK), ""), 1)
+        number, first = next(((n, line) for n, line in numbered if line.strip()), (0, ""))
+    candidates = DELIMITERS.get(suffix(file), "\t" if "\t" in first else ",; ")
     for delimiter in candidates:
         cells = next(plain_csv.reader([first], delimiter=delimiter), [])
         if len(cells) == 3:
             literal = delimiter == "\t" and '"' in first
-            return delimiter, tuple(cells) if is_header(cells) and not literal else ()
-    return next((d for d in candidates if d in first), candidates[0]), ()
+            return (delimiter, tuple(cells), number) if is_header(cells) and not literal else (delimiter, (), 0)
+    return next((d for d in candidates if d in first), candidates[0]), (), 0
 
 
 def _open_text(file: Path, errors: str = "strict") -> io.TextIOWrapper:
@@ -228,9 +242,10 @@ def _diagnose(file: Path, delimiter: str, names: Sequence[str], skip: bool) -> N
     else:
         reader = plain_csv.reader(lines, delimiter=delimiter, strict=True)
     try:
-        for number, row in enumerate(reader):
+        for row in reader:
             place = f"{file}, line {reader.line_num}"
-            if not row or (number == 0 and skip):
+            if not row or skip:
+                skip = skip and not row  # the first row that is one is the header
                 continue
             if len(row) != 3:
                 count = f"{len(row)} column{'' if len(row) == 1 else 's'}"

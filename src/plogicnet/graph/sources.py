@@ -1,6 +1,7 @@
 """Opening a graph: a data set by name, a directory in one of the usual layouts, one file, or data in memory."""
 
 import logging
+import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -40,7 +41,7 @@ def open_graph(
         >>> graph = open_graph("umls")  # doctest: +SKIP
     """
     path = Path(source)
-    if not path.exists():
+    if not os.path.exists(path):  # noqa: PTH110 (Path.exists fails on a name that is too long)
         path = _find_data_set(str(source), progress)
     if path.is_file():
         splits = [read_rows(path, order)]

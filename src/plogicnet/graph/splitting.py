@@ -24,7 +24,8 @@ def parse_shares(text: str) -> Shares:
         train, valid, test = (float(part) for part in text.split(","))
     except ValueError:
         raise InputError(f"--split {text}: three shares are meant, as 0.8,0.1,0.1") from None
-    if min(train, valid, test) < 0 or not train > 0 or abs(train + valid + test - 1) > 1e-6:
+    # written so that a NaN fits nowhere
+    if not (train > 0 and valid >= 0 and test >= 0 and abs(train + valid + test - 1) <= 1e-6):
         raise InputError(f"--split {text}: the shares of train, valid and test add up to 1, and train has some")
     return train, valid, test
 

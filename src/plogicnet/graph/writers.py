@@ -12,7 +12,7 @@ from pyarrow import csv
 from plogicnet.errors import InputError
 from plogicnet.files import replacing
 from plogicnet.graph.knowledge_graph import SPLITS, KnowledgeGraph
-from plogicnet.graph.readers import COLUMNS, PLAIN_NAME, is_header
+from plogicnet.graph.readers import COLUMNS, PLAIN_NAME, SUFFIXES, is_header
 from plogicnet.graph.triples import IntArray
 
 AT_ONCE = 1 << 20
@@ -26,7 +26,13 @@ def write_graph(graph: KnowledgeGraph, directory: Path, kind: str = "tsv") -> li
     """
     if kind not in WRITERS:
         raise InputError(f"format: {kind!r} is not allowed; one of {', '.join(WRITERS)}")
-    directory.mkdir(parents=True, exist_ok=True)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{directory}: cannot be made: {error.strerror}") from None
+    there = [split + ending for split in SPLITS for ending in SUFFIXES if (directory / (split + ending)).exists()]
+    if there:
+        raise InputError(f"{directory}: a graph is there already ({there[0]}); name a new directory")
     written = []
     for split in SPLITS:
         if len(graph.split(split)):

@@ -22,20 +22,12 @@ from plogicnet.kge import Examples, VectorModel
 from plogicnet.mln import RuleModel, RuleScores, build_rule_model, m_step
 from plogicnet.progress import Clock, Progress, silent
 from plogicnet.rules import RuleTable
-from small import SMALL, TableEmbedding
+from small import SMALL, TableEmbedding, family_rows
 
 
 def small_graph(valid: bool = True) -> KnowledgeGraph:
     """Six families of five: 30 people, 120 facts of which rules find most, cut into splits at random."""
-    rows = []
-    for f in range(6):
-        man, woman, *children = (f"{role}{f}" for role in ("man", "woman", "a", "b", "c"))
-        rows += [(man, "husband", woman), (woman, "wife", man)]
-        for child in children:
-            rows += [(man, "parent", child), (woman, "parent", child)]
-            rows += [(child, "child", man), (child, "child", woman)]
-        rows += [(a, "sibling", b) for a, b in itertools.permutations(children, 2)]
-    rows = [rows[i] for i in np.random.default_rng(0).permutation(len(rows))]
+    rows = family_rows()
     if not valid:
         return KnowledgeGraph.from_names(rows[:100], [], rows[100:], "small")
     return KnowledgeGraph.from_names(rows[:86], rows[86:102], rows[102:], "small")

@@ -71,6 +71,7 @@ class Grounding:
     """How rules are grounded."""
 
     engine: Literal["auto", "native", "sql"] = setting("auto", "auto: native where it can", later=["sql"])
+    memory_mb: int = setting(0, "memory for groundings; 0: half of what is free", low=0)
 
 
 @dataclass(frozen=True)

@@ -82,6 +82,11 @@ class TripleSet:
         """Which of the triples are in this set."""
         return self.find(triples) >= 0
 
+    def contains_keys(self, keys: IntArray) -> BoolArray:
+        """Which of the triples with these keys are in this set."""
+        at = np.minimum(np.searchsorted(self.keys, keys), max(len(self.keys) - 1, 0))
+        return np.asarray(self.keys[at] == keys) if len(self.keys) else np.zeros(len(keys), dtype=bool)
+
 
 @dataclass(frozen=True)
 class Answers:

@@ -7,9 +7,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from plogicnet.graph import RELATION, BoolArray, IntArray, KnowledgeGraph, TripleSet, triple_keys
+from plogicnet.graph import RELATION, BoolArray, FloatArray, IntArray, KnowledgeGraph, TripleSet, triple_keys
 from plogicnet.grounding.native import Runs, ground_compositions
-from plogicnet.grounding.walks import Chain, Counting, World, chain_of, ground, hypothesis_triples
+from plogicnet.grounding.walks import (
+    Chain,
+    Counting,
+    World,
+    chain_of,
+    ground,
+    hypothesis_triples,
+    two_step_paths,
+    ways_on,
+)
 from plogicnet.progress import Progress, silent
 from plogicnet.rules import RuleTable
 
@@ -87,19 +96,20 @@ def ground_network(
         (array([1]), array([[0]]))
     """
     found = _ground_all(World(observed), chains, counting, threads, progress)
-    concluded = np.unique(found.key)
-    hidden = concluded[~_contains(observed.keys, concluded)]
+    # sorted by hand: numpy's own `unique` hashes first, which is slower here
+    hidden = np.sort(found.key[~observed.contains_keys(found.key)])
+    hidden = hidden[np.append(True, hidden[1:] != hidden[:-1])[: len(hidden)]]
     variables = TripleSet.of_keys(np.sort(np.concatenate([observed.keys, hidden])), observed.entities)
     if hidden_premises:
         found = _ground_all(World(variables), chains, counting, threads, progress)
-        inside = _contains(variables.keys, found.key)
+        inside = variables.contains_keys(found.key)
         found = Found(found.rule[inside], found.key[inside], found.premises[inside])
     else:
         row_of_fact = np.append(np.searchsorted(variables.keys, observed.keys), -1)  # the padding stays -1
         found = Found(found.rule, found.key, row_of_fact[found.premises])
     return Groundings(
         triples=variables,
-        observed=_contains(observed.keys, variables.keys),
+        observed=observed.contains_keys(variables.keys),
         rule=found.rule,
         hypothesis=np.searchsorted(variables.keys, found.key),
         premises=found.premises,
@@ -116,14 +126,41 @@ class Found:
     premises: IntArray
 
 
+def expected_groundings(world: World, chains: Sequence[Chain]) -> FloatArray:
+    """How many groundings each chain has, self-supporting ones counted: what grounding will cost, without doing it.
+
+    Example:
+        >>> from plogicnet.grounding.walks import Move
+        >>> world = World(TripleSet.of([(0, 0, 1), (1, 0, 2), (1, 0, 0)], entities=3))
+        >>> expected_groundings(world, [Chain((Move(0, True), Move(0, True)), 0), Chain((Move(0, False),), 0)])
+        array([3., 3.])
+    """
+    relations = 1 + max((m.relation for chain in chains for m in chain.moves), default=0)
+    relations = max(relations, int(world.facts.triples[:, RELATION].max(initial=0)) + 1)
+    sizes = np.bincount(world.facts.triples[:, RELATION], minlength=relations)
+    pairs = two_step_paths(world.facts, relations)
+    expected = np.empty(len(chains))
+    composed = [i for i, chain in enumerate(chains) if _is_composition(chain)]
+    if composed:
+        firsts, seconds = np.array([[move.relation for move in chains[i].moves] for i in composed]).T
+        expected[composed] = pairs[firsts, seconds]
+    for i in set(range(len(chains))) - set(composed):
+        moves = chains[i].moves
+        expected[i] = sizes[moves[0].relation] if len(moves) == 1 else ways_on(world, moves)[0].sum()
+    return expected
+
+
+def _is_composition(chain: Chain) -> bool:
+    return len(chain.moves) == 2 and all(move.forward for move in chain.moves)
+
+
 def _ground_all(world: World, chains: Sequence[Chain], counting: Counting, threads: int, progress: Progress) -> Found:
     """Grounds every chain: compositions by first relation in compiled code, the others one by one."""
     width = max((len(chain.moves) for chain in chains), default=1)
     by_first: dict[int, list[int]] = {}
     others: list[int] = []
     for number, chain in enumerate(chains):
-        composed = len(chain.moves) == 2 and all(move.forward for move in chain.moves)
-        (by_first.setdefault(chain.moves[0].relation, []) if composed else others).append(number)
+        (by_first.setdefault(chain.moves[0].relation, []) if _is_composition(chain) else others).append(number)
     compositions = _compositions(world, chains, counting, by_first)
     parts = [Found(_none(), _none(), np.empty((0, width), dtype=np.int64))]
     with progress("grounding, rules", len(chains)) as advance, ThreadPoolExecutor(threads or os.cpu_count()) as pool:
@@ -131,9 +168,9 @@ def _ground_all(world: World, chains: Sequence[Chain], counting: Counting, threa
             parts.append(Found(found.rule, found.key, _padded(found.premises, width)))
             advance(len(by_first[first]))
         for number in others:
-            walks = ground(world, chains[number], counting)
-            key = triple_keys(hypothesis_triples(walks, chains[number].relation), world.facts.entities)
-            parts.append(Found(np.full(len(key), number), key, _padded(walks.premises, width)))
+            for walks in ground(world, chains[number], counting):
+                key = triple_keys(hypothesis_triples(walks, chains[number].relation), world.facts.entities)
+                parts.append(Found(np.full(len(key), number), key, _padded(walks.premises, width)))
             advance()
     return Found(*(np.concatenate([getattr(part, name) for part in parts]) for name in ("rule", "key", "premises")))
 
@@ -158,12 +195,6 @@ def _compositions(
         return Found(found.rule, key, found.premises)
 
     return ground_first
-
-
-def _contains(keys: IntArray, wanted: IntArray) -> BoolArray:
-    """Which of the wanted keys are among sorted keys."""
-    at = np.minimum(np.searchsorted(keys, wanted), max(len(keys) - 1, 0))
-    return np.asarray(keys[at] == wanted) if len(keys) else np.zeros(len(wanted), dtype=bool)
 
 
 def _padded(premises: IntArray, width: int) -> IntArray:

@@ -1,23 +1,26 @@
 """Exhaustive mining: every rule of the paper's four patterns with at least one hit, and the irreflexive constraints."""
 
+import itertools
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
+from queue import SimpleQueue
 
 import numpy as np
 from scipy import sparse
 
 from plogicnet import config
-from plogicnet.graph import HEAD, RELATION, TAIL, IntArray, KnowledgeGraph, expand_ranges
-from plogicnet.grounding.native import Runs, count_compositions
-from plogicnet.grounding.walks import Chain, Counting, Move, World, ground, walk
+from plogicnet.graph import HEAD, RELATION, TAIL, IntArray, KnowledgeGraph
+from plogicnet.grounding.native import Counts, Desk, Runs, count_compositions, rules_of
+from plogicnet.grounding.walks import Counting, two_step_paths
 from plogicnet.progress import Progress, silent
 from plogicnet.rules import Rule, RuleTable, Step, chain_rule, irreflexive
 
 COUNTERS = 1 << 22
 """How many counters of (second relation, hypothesis) one thread holds at a time; more relations take more passes."""
+PATHS_AT_ONCE = 1 << 23
+"""About how many two-step paths are counted between two signs of progress."""
 
 
 @dataclass(frozen=True)
@@ -38,19 +41,12 @@ def mine(graph: KnowledgeGraph, settings: config.Rules, threads: int = 0, progre
         >>> [str(rule) for rule in mined.rules.rules]
         ['husband(X, Y) => wife(Y, X)', 'wife(X, Y) => husband(Y, X)']
     """
-    world = World(graph.observed)
-    relations = np.unique(graph.train[:, RELATION])
     found: list[Candidates] = []
-    with (
-        progress("mining, relations", len(relations) * len(settings.patterns)) as advance,
-        ThreadPoolExecutor(threads or os.cpu_count()) as pool,
-    ):
-        for pattern in settings.patterns:
-            of_body = _compositions(graph) if pattern == "composition" else partial(_one_step, world, pattern)
-            # results come in the order of relations, whichever thread is done first
-            for candidates in pool.map(partial(of_body, settings.counting), relations.tolist()):
-                found.append(candidates)
-                advance()
+    for pattern in settings.patterns:
+        if pattern == "composition":
+            found += _compositions(graph, settings.counting, threads or os.cpu_count() or 1, progress)
+        else:
+            found += _one_step(graph, pattern, settings.counting)
     kept = [c.at_least(settings) for c in found]
     rules = [rule for c in kept for rule in c.rules(graph)]
     support = [n for c in kept for n in c.support.tolist()]
@@ -113,53 +109,86 @@ def mine_constraints(graph: KnowledgeGraph, settings: config.Rules) -> RuleTable
     return RuleTable.of(rules, facts[kept].tolist(), (facts - loops)[kept].tolist())
 
 
-def _compositions(graph: KnowledgeGraph) -> Callable[[Counting, int], Candidates]:
-    """Counts, for one first relation, the compositions with every second relation that can follow it."""
-    shape = (len(graph.relations), len(graph.entities))
-    ones = np.ones(len(graph.train), dtype=bool)
-    ends = sparse.csr_array((ones, (graph.train[:, RELATION], graph.train[:, TAIL])), shape)
-    begins = sparse.csr_array((ones, (graph.train[:, RELATION], graph.train[:, HEAD])), shape)
-    follows = sparse.csr_array(ends @ begins.T)
+def _compositions(graph: KnowledgeGraph, counting: Counting, threads: int, progress: Progress) -> list[Candidates]:
+    """Counts the compositions of every two relations that can follow each other, in pieces of bounded size."""
+    paths = two_step_paths(graph.observed, len(graph.relations))
     runs = Runs.of(graph.observed)
+    out_degree = np.bincount(graph.observed.triples[:, HEAD], minlength=len(graph.entities))
+    paths_to = np.append(0, np.cumsum(out_degree[runs.tail]))
+    at_once = max(1, COUNTERS // len(graph.relations))
+    pieces = []
+    for first in np.unique(graph.train[:, RELATION]).tolist():
+        seconds = np.sort(paths.indices[paths.indptr[first] : paths.indptr[first + 1]]).astype(np.int64)
+        starts = runs.of_relation(first)
+        size = paths_to[runs.begin[starts + 1]] - paths_to[runs.begin[starts]]
+        cuts = np.flatnonzero(np.diff(np.cumsum(size) // PATHS_AT_ONCE)) + 1
+        for block in range(0, len(seconds), at_once):
+            pieces += [
+                Piece(first, seconds[block : block + at_once], part, int(part_size.sum()) if block == 0 else 0)
+                for part, part_size in zip(np.split(starts, cuts), np.split(size, cuts), strict=True)
+            ]
 
-    def count(counting: Counting, first: int) -> Candidates:
-        seconds = np.sort(follows.indices[follows.indptr[first] : follows.indptr[first + 1]]).astype(np.int64)
-        at_once = max(1, COUNTERS // len(graph.relations))
-        blocks = [
-            count_compositions(runs, first, seconds[start : start + at_once], *shape, counting == "paths")
-            for start in range(0, len(seconds), at_once)
-        ] or [(np.empty(0, dtype=np.int64),) * 4]
-        return Candidates("composition", first, *(np.concatenate(column) for column in zip(*blocks, strict=True)))
+    desks: SimpleQueue[Desk] = SimpleQueue()
+    counters = len(graph.relations) * min(at_once, len(graph.relations))
+    for _ in range(threads):
+        desks.put(Desk(runs, len(graph.entities), len(graph.relations), counters))
 
-    return count
+    def counted(piece: Piece) -> Counts:
+        desk = desks.get()
+        try:
+            return count_compositions(runs, piece.starts, piece.first, piece.seconds, desk, counting == "paths")
+        finally:
+            desks.put(desk)
 
-
-def _one_step(world: World, pattern: str, counting: Counting, first: int) -> Candidates:
-    """Counts the rules of a one-step pattern whose premise has one relation."""
-    move = Move(first, forward=pattern == "subrelation")
-    pairs, counts = _pairs(walk(world, [move]).entities, world.facts.entities, counting)
-    hits = _hits(world, pairs, counts)
-    relations = np.flatnonzero(hits)
-    relations = relations[(relations == first) == (pattern == "symmetric")]
-    support = np.full(len(relations), counts.sum())
-    hit = hits[relations]
-    if pattern == "symmetric" and len(relations) and counting == "distinct":
-        # a self-loop is its own mirror image, so it does not count
-        own, ones = _pairs(ground(world, Chain((move,), first), counting).entities, world.facts.entities, counting)
-        support, hit = np.array([len(own)]), _hits(world, own, ones)[relations]
-        relations, support, hit = (column[hit > 0] for column in (relations, support, hit))
-    return Candidates(pattern, first, np.full(len(relations), -1), relations, support, hit)
+    found: list[Candidates] = []
+    with progress("mining, two-step paths", int(paths.sum())) as advance, ThreadPoolExecutor(threads) as pool:
+        # counts come in the order of pieces, whichever thread is done first
+        both = zip(pieces, pool.map(counted, pieces), strict=True)
+        for (first, _), group in itertools.groupby(both, key=lambda pair: (pair[0].first, pair[0].seconds[0])):
+            total: Counts | None = None
+            for piece, counts in group:
+                total = counts if total is None else total + counts
+                advance(piece.paths)
+            assert total is not None
+            found.append(Candidates("composition", first, *rules_of(total, first, piece.seconds)))
+    return found
 
 
-def _pairs(entities: IntArray, n: int, counting: Counting) -> tuple[IntArray, IntArray]:
-    """The distinct (head, tail) of walks as keys, and what each counts for."""
-    pairs, counts = np.unique(entities[:, 0] * n + entities[:, -1], return_counts=True)
-    return pairs, counts if counting == "paths" else np.ones_like(counts)
+@dataclass(frozen=True)
+class Piece:
+    """Work for one thread: paths from some runs of the first relation to some second relations."""
+
+    first: int
+    seconds: IntArray
+    starts: IntArray
+    paths: int
 
 
-def _hits(world: World, pairs: IntArray, counts: IntArray) -> IntArray:
-    """For each relation, how much of the pairs' count is observed under it."""
-    keys, relations = world.by_pair
-    owners, at = expand_ranges(np.searchsorted(keys, pairs, "left"), np.searchsorted(keys, pairs, "right"))
-    hits = np.bincount(relations[at], weights=counts[owners], minlength=int(relations.max()) + 1)
-    return hits.astype(np.int64)
+def _one_step(graph: KnowledgeGraph, pattern: str, counting: Counting) -> list[Candidates]:
+    """Counts the rules of a one-step pattern: how many (head, tail) pairs every two relations have in common.
+
+    A pair is reached by one path only, so both countings agree, but for the mirror image of a self-loop, which is the
+    self-loop itself.
+    """
+    facts, n = graph.observed.triples, len(graph.entities)
+    here, there = facts[:, HEAD] * n + facts[:, TAIL], facts[:, TAIL] * n + facts[:, HEAD]
+    pairs, column = np.unique(here, return_inverse=True)
+    concluded = np.minimum(np.searchsorted(pairs, here if pattern == "subrelation" else there), len(pairs) - 1)
+    met = pairs[concluded] == (here if pattern == "subrelation" else there)
+    shape = (len(graph.relations), len(pairs))
+    premises = sparse.csr_array((np.ones(met.sum(), np.int64), (facts[met, RELATION], concluded[met])), shape)
+    known = sparse.csr_array((np.ones(len(facts), np.int64), (facts[:, RELATION], column.reshape(-1))), shape)
+    hits = sparse.csr_array(premises @ known.T)
+    hits.sort_indices()
+    support = np.bincount(facts[:, RELATION], minlength=len(graph.relations))
+    loops = np.bincount(facts[facts[:, HEAD] == facts[:, TAIL], RELATION], minlength=len(graph.relations))
+    found = []
+    for first in np.flatnonzero(support).tolist():
+        at = slice(hits.indptr[first], hits.indptr[first + 1])
+        relation, hit = hits.indices[at].astype(np.int64), hits.data[at]
+        lost = int(loops[first]) if pattern == "symmetric" and counting == "distinct" else 0
+        kept = ((relation == first) == (pattern == "symmetric")) & (hit > lost)
+        relation, hit = relation[kept], hit[kept] - lost
+        no_second = np.full(len(relation), -1)
+        found.append(Candidates(pattern, first, no_second, relation, np.full(len(hit), support[first] - lost), hit))
+    return found

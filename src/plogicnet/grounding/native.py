@@ -5,10 +5,13 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
+from scipy import sparse
 
 from plogicnet.graph import HEAD, RELATION, TAIL, IntArray, TripleSet
 
 Int32 = NDArray[np.int32]
+SEARCH_FROM = 16
+"""A run so many times longer than all else of a head and second relation is searched, not walked through."""
 
 
 @dataclass(frozen=True)
@@ -23,6 +26,8 @@ class Runs:
         of_head: where each head's runs begin, and the end of the last's.
         pair_tail, pair_relation: tails and relations in order of (head, tail).
         of_pair: where each head's facts begin in that order (and in the first), and the end of the last's.
+        by_relation: the runs' numbers by relation.
+        of_relation_begin: where each relation's begin among them, and the end of the last's.
     """
 
     row: IntArray
@@ -34,6 +39,14 @@ class Runs:
     pair_tail: Int32
     pair_relation: Int32
     of_pair: IntArray
+    by_relation: IntArray
+    of_relation_begin: IntArray
+
+    def of_relation(self, relation: int) -> IntArray:
+        """The runs of one relation, by head."""
+        if relation + 1 >= len(self.of_relation_begin):
+            return self.by_relation[:0]
+        return self.by_relation[self.of_relation_begin[relation] : self.of_relation_begin[relation + 1]]
 
     @classmethod
     def of(cls, facts: TripleSet) -> "Runs":
@@ -46,6 +59,8 @@ class Runs:
         begin = np.flatnonzero(new)
         every_head = np.arange(facts.entities + 1)
         second = np.lexsort((t, h))
+        by_relation = np.argsort(ordered[begin, RELATION], kind="stable")
+        every_relation = np.arange(int(r.max(initial=0)) + 2)
         return cls(
             row=first,
             tail=ordered[:, TAIL].astype(np.int32),
@@ -56,35 +71,89 @@ class Runs:
             pair_tail=t[second].astype(np.int32),
             pair_relation=r[second].astype(np.int32),
             of_pair=np.searchsorted(ordered[:, HEAD], every_head),
+            by_relation=by_relation,
+            of_relation_begin=np.searchsorted(ordered[begin[by_relation], RELATION], every_relation),
         )
 
 
-def count_compositions(
-    runs: Runs, first: int, seconds: IntArray, relations: int, entities: int, paths: bool
-) -> tuple[IntArray, IntArray, IntArray, IntArray]:
-    """All rules first(X, Y) & second(Y, Z) => r(X, Z) with at least one hit, for one first and given second relations.
+@dataclass(frozen=True)
+class Counts:
+    """What one pass over paths counted, for each second relation, and for it and each hypothesis's relation.
 
-    Returns:
-        second, r, support, hits: one entry a rule, by second relation and r.
+    Attributes:
+        support: (head, tail) pairs that are reached.
+        hits: of those, how many are observed under each relation.
+        own: of those, how many are lost to a hypothesis of the first relation, of the second, of both if they are
+            one, because only paths with that hypothesis among their premises reach them.
+    """
+
+    support: IntArray
+    hits: sparse.csr_array
+    own: IntArray
+
+    def __add__(self, other: "Counts") -> "Counts":
+        return Counts(self.support + other.support, sparse.csr_array(self.hits + other.hits), self.own + other.own)
+
+
+class Desk:
+    """What one thread counts with, so that nothing as large as the graph is made anew for each piece of work.
+
+    Between two pieces the counters are zero; marks are told apart by `turn`, which only grows.
+    """
+
+    def __init__(self, runs: Runs, entities: int, relations: int, counters: int) -> None:
+        self.relations = relations
+        self.hits = np.zeros(counters, dtype=np.int64)
+        self.stamp = np.full(entities, -1, dtype=np.int64)  # which (head, second) a tail was last reached for
+        self.pair_stamp = np.full(entities, -1, dtype=np.int64)  # for which run the next holds
+        self.at_pair = np.zeros(entities, dtype=np.int64)  # where the facts of (head, tail) stand
+        self.chain_next = np.empty(len(runs.head), dtype=np.int64)  # linked lists of runs, one for each second relation
+        self.chain_run = np.empty(len(runs.head), dtype=np.int64)
+        self.turn = 0
+
+
+def count_compositions(runs: Runs, starts: IntArray, first: int, seconds: IntArray, desk: Desk, paths: bool) -> Counts:
+    """Counts the paths first(X, Y) & second(Y, Z) that begin with some of the first relation's runs.
+
+    Counts of different runs add up, since each (head, tail) pair belongs to one of them.
 
     Example:
         >>> facts = TripleSet.of([(0, 0, 1), (1, 1, 2), (0, 2, 2)], entities=3)
-        >>> [c.tolist() for c in count_compositions(Runs.of(facts), 0, np.array([1]), 3, 3, paths=False)]
-        [[1], [2], [1], [1]]
+        >>> runs = Runs.of(facts)
+        >>> desk = Desk(runs, entities=3, relations=3, counters=3)
+        >>> count_compositions(runs, runs.of_relation(0), 0, np.array([1]), desk, paths=False).hits.toarray().tolist()
+        [[0, 0, 1]]
     """
-    place = np.full(relations, -1, dtype=np.int32)
+    place = np.full(desk.relations, -1, dtype=np.int32)
     place[seconds] = np.arange(len(seconds))
-    starts = np.flatnonzero(runs.relation == first)
-    support, hits, own = _count(
+    support, cells, own, desk.turn = _count(
         starts, runs.tail, runs.begin, runs.head, runs.relation, runs.of_head, runs.pair_tail, runs.pair_relation,
-        runs.of_pair, place, len(seconds), relations, entities, first, paths,
+        runs.of_pair, place, len(seconds), desk.relations, first, paths,
+        desk.hits, desk.stamp, desk.pair_stamp, desk.at_pair, desk.chain_next, desk.chain_run, desk.turn,
     )  # fmt: skip
-    at, relation = np.nonzero(hits)
+    cells = np.sort(cells)
+    row, relation = np.divmod(cells, desk.relations)
+    begin = np.searchsorted(row, np.arange(len(seconds) + 1))
+    hits = sparse.csr_array((desk.hits[cells], relation, begin), (len(seconds), desk.relations))
+    desk.hits[cells] = 0
+    return Counts(support, hits, own)
+
+
+def rules_of(counts: Counts, first: int, seconds: IntArray) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+    """The rules first(X, Y) & second(Y, Z) => r(X, Z) with at least one hit: second, r, support, hits, in that order.
+
+    Example:
+        >>> counts = Counts(np.array([5]), sparse.csr_array([[0, 2]]), np.zeros((1, 3), dtype=np.int64))
+        >>> [column.tolist() for column in rules_of(counts, 0, np.array([1]))]
+        [[1], [1], [5], [2]]
+    """
+    found = counts.hits.tocoo()
+    (at, relation), hits = found.coords, found.data
     second = seconds[at]
-    lost = np.where(relation == first, own[at, 0], 0) + np.where(relation == second, own[at, 1], 0)
-    lost = np.where(first == second, np.where(relation == first, own[at, 2], 0), lost)
-    kept = hits[at, relation] > lost
-    columns = (second, relation, support[at] - lost, hits[at, relation] - lost)
+    lost = np.where(relation == first, counts.own[at, 0], 0) + np.where(relation == second, counts.own[at, 1], 0)
+    lost = np.where(first == second, np.where(relation == first, counts.own[at, 2], 0), lost)
+    kept = hits > lost
+    columns = (second, relation.astype(np.int64), counts.support[at] - lost, hits - lost)
     return columns[0][kept], columns[1][kept], columns[2][kept], columns[3][kept]
 
 
@@ -112,7 +181,7 @@ def ground_compositions(
     """
     order = np.argsort(seconds, kind="stable")
     of_second = np.searchsorted(seconds[order], np.arange(n_relations + 1))
-    starts = np.flatnonzero(runs.relation == first)
+    starts = runs.of_relation(first)
     shared = (starts, runs.tail, runs.begin, runs.head, runs.relation, runs.of_head, runs.row)
     arguments = (*shared, of_second, relations[order], rules[order], first, paths)
     nothing = np.empty((0, 5), dtype=np.int64)
@@ -153,19 +222,16 @@ def _ground(  # type: ignore[no-untyped-def]
 @njit(nogil=True, cache=True)
 def _count(  # type: ignore[no-untyped-def]
     starts, tail, begin, run_head, run_relation, of_head, pair_tail, pair_relation, of_pair,
-    place, n_seconds, n_relations, n_entities, first, paths,
+    place, n_seconds, n_relations, first, paths,
+    hits, stamp, pair_stamp, at_pair, chain_next, chain_run, turn,
 ):  # fmt: skip
+    """Returns support, the counters in `hits` that are no longer zero, what is lost, and the turn reached."""
     support = np.zeros(n_seconds, dtype=np.int64)
-    hits = np.zeros((n_seconds, n_relations), dtype=np.int64)
     own = np.zeros((n_seconds, 3), dtype=np.int64)
-    stamp = np.full(n_entities, -1, dtype=np.int64)  # which (head, second) a tail was last reached for
-    at_pair = np.zeros(n_entities, dtype=np.int64)  # where the facts of (head, tail) stand
-    pair_stamp = np.full(n_entities, -1, dtype=np.int64)
-    chain_first = np.full(n_seconds, -1, dtype=np.int64)  # linked lists of runs, one for each second relation
-    chain_next = np.empty(len(run_head), dtype=np.int64)
-    chain_run = np.empty(len(run_head), dtype=np.int64)
+    chain_first = np.full(n_seconds, -1, dtype=np.int64)
     touched = np.empty(n_seconds, dtype=np.int64)
-    turn = 0
+    cells = np.empty(1024, dtype=np.int64)
+    n_cells = 0
     for start in starts:
         head = run_head[start]
         for k in range(of_pair[head], of_pair[head + 1]):
@@ -187,18 +253,50 @@ def _count(  # type: ignore[no-untyped-def]
                     chain_next[nodes] = chain_first[j]
                     chain_first[j] = nodes
                     nodes += 1
+        own_facts = of_pair[head + 1] - of_pair[head]
         for i in range(n_touched):
             j = touched[i]
             turn += 1
-            looped = False
+            longest, total, looped = _surveyed(chain_first[j], chain_next, chain_run, begin, run_head, tail, head)
+            size = begin[longest + 1] - begin[longest]
+            if size > SEARCH_FROM * (total - size + own_facts) and not (looped or paths):
+                # one run holds nearly all: count it by its length, and look up only the others and the head's facts
+                support[j] += size
+                node = chain_first[j]
+                while node >= 0:
+                    run = chain_run[node]
+                    if run != longest:
+                        for k in range(begin[run], begin[run + 1]):
+                            t = tail[k]
+                            if stamp[t] != turn and not _holds(tail, begin[longest], begin[longest + 1], t):
+                                stamp[t] = turn
+                                support[j] += 1
+                    node = chain_next[node]
+                for p in range(of_pair[head], of_pair[head + 1]):
+                    t = pair_tail[p]
+                    if stamp[t] == turn or _holds(tail, begin[longest], begin[longest + 1], t):
+                        cell = j * n_relations + pair_relation[p]
+                        if hits[cell] == 0:
+                            cells, n_cells = _noted(cells, n_cells, cell)
+                        hits[cell] += 1
+                chain_first[j] = -1
+                continue
             node = chain_first[j]
             while node >= 0:
                 run = chain_run[node]
-                middle = run_head[run]
-                looped |= middle == head
+                size = begin[run + 1] - begin[run]
+                if paths and size > SEARCH_FROM * own_facts:
+                    support[j] += size
+                    for p in range(of_pair[head], of_pair[head + 1]):
+                        if _holds(tail, begin[run], begin[run + 1], pair_tail[p]):
+                            cell = j * n_relations + pair_relation[p]
+                            if hits[cell] == 0:
+                                cells, n_cells = _noted(cells, n_cells, cell)
+                            hits[cell] += 1
+                    node = chain_next[node]
+                    continue
                 for k in range(begin[run], begin[run + 1]):
                     t = tail[k]
-                    looped |= t == middle
                     if paths or stamp[t] != turn:
                         stamp[t] = turn
                         support[j] += 1
@@ -206,7 +304,10 @@ def _count(  # type: ignore[no-untyped-def]
                             p = at_pair[t]
                             stop = of_pair[head + 1]
                             while p < stop and pair_tail[p] == t:
-                                hits[j, pair_relation[p]] += 1
+                                cell = j * n_relations + pair_relation[p]
+                                if hits[cell] == 0:
+                                    cells, n_cells = _noted(cells, n_cells, cell)
+                                hits[cell] += 1
                                 p += 1
                 node = chain_next[node]
             if looped and not paths:
@@ -215,7 +316,50 @@ def _count(  # type: ignore[no-untyped-def]
                     run_relation[chain_run[chain_first[j]]] == first,
                 )  # fmt: skip
             chain_first[j] = -1
-    return support, hits, own
+    return support, cells[:n_cells], own, turn
+
+
+@njit(nogil=True, cache=True)
+def _noted(cells, n_cells, cell):  # type: ignore[no-untyped-def]
+    """Appends a cell to a list that grows as it must."""
+    if n_cells == len(cells):
+        longer = np.empty(2 * n_cells, dtype=np.int64)
+        longer[:n_cells] = cells
+        cells = longer
+    cells[n_cells] = cell
+    return cells, n_cells + 1
+
+
+@njit(nogil=True, cache=True)
+def _surveyed(first_node, chain_next, chain_run, begin, run_head, tail, head):  # type: ignore[no-untyped-def]
+    """The longest of some runs, the length of all, and whether a premise of some path may be its hypothesis."""
+    longest = chain_run[first_node]
+    total = 0
+    looped = False
+    node = first_node
+    while node >= 0:
+        run = chain_run[node]
+        size = begin[run + 1] - begin[run]
+        total += size
+        if size > begin[longest + 1] - begin[longest]:
+            longest = run
+        middle = run_head[run]
+        looped |= middle == head or _holds(tail, begin[run], begin[run + 1], middle)
+        node = chain_next[node]
+    return longest, total, looped
+
+
+@njit(nogil=True, cache=True)
+def _holds(tail, low, high, wanted):  # type: ignore[no-untyped-def]
+    """Whether a sorted stretch holds a value."""
+    stop = high
+    while low < high:
+        middle = (low + high) // 2
+        if tail[middle] < wanted:
+            low = middle + 1
+        else:
+            high = middle
+    return low < stop and tail[low] == wanted
 
 
 @njit(nogil=True, cache=True)

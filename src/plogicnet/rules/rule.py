@@ -142,6 +142,23 @@ class Rule:
         return tuple(steps) if is_path and all(isinstance(term, Variable) for term in visited) else None
 
     @cached_property
+    def renamed(self) -> "Rule":
+        """The same rule with variables named in the order of the text; a chain also with its premises in order.
+
+        Example:
+            >>> a, b = Variable("Man"), Variable("Wife")
+            >>> str(Rule((Atom("husband", a, b),), Atom("wife", b, a)).renamed)
+            'husband(X, Y) => wife(Y, X)'
+        """
+        if self.chain is not None:
+            return chain_rule(self.chain, self.head.relation)
+        atoms = (*self.body, self.head)
+        shown = dict.fromkeys(variable for atom in atoms for variable in atom.variables)
+        new: dict[Term, Term] = dict(zip(shown, _variables(), strict=False))
+        *body, head = (Atom(a.relation, new.get(a.head, a.head), new.get(a.tail, a.tail)) for a in atoms)
+        return Rule(tuple(body), head, self.negated)
+
+    @cached_property
     def pattern(self) -> str:
         """What kind of rule this is, one of PATTERNS.
 

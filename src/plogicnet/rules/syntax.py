@@ -2,6 +2,7 @@
 
 import math
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass
 from string import hexdigits
 from typing import NamedTuple
@@ -12,6 +13,7 @@ from plogicnet.rules.rule import RESERVED, Atom, Constant, Rule, Term, Variable
 _SIGNS = ("=>", *"(),&:=")
 _PLAIN_ESCAPES = {"\\": "\\", '"': '"', "n": "\n", "r": "\r", "t": "\t"}
 _CODE_ESCAPES = {"x": 2, "u": 4, "U": 8}
+Objection = Callable[[str, str], str | None]
 _NEGATION = 'negation stands only before the hypothesis, expected "=> not r(X, X)"'
 
 
@@ -50,8 +52,13 @@ def parse_rule(text: str) -> Rule:
     raise line.mistake(0, f"expected a single rule and nothing else, found {found}")
 
 
-def parse_rules(text: str, file: str) -> list[Statement]:
+def parse_rules(text: str, file: str, objection: Objection = lambda _kind, _name: None) -> list[Statement]:
     """Reads the text of a rule file; the file's name is only for the messages.
+
+    Args:
+        text: one rule a line, comments and empty lines.
+        file: the name that messages show.
+        objection: says what is wrong with the name of a relation or of an entity (a constant), None if nothing is.
 
     Raises:
         InputError: A line is no rule, or a rule that cannot be used; the message shows where and why.
@@ -60,7 +67,7 @@ def parse_rules(text: str, file: str) -> list[Statement]:
         >>> len(parse_rules("2.5: husband(X, Y) => wife(Y, X)  # marriage", "family.rules"))
         1
     """
-    lines = (_Line(source, file, number) for number, source in enumerate(text.split("\n"), start=1))
+    lines = (_Line(source, file, number, objection) for number, source in enumerate(text.split("\n"), start=1))
     return [line.statement() for line in lines if line.read_tokens()]
 
 
@@ -78,8 +85,9 @@ class _Placed(NamedTuple):
 class _Line:
     """One line, read from left to right; columns count from 0 here and from 1 in messages."""
 
-    def __init__(self, source: str, file: str, number: int) -> None:
+    def __init__(self, source: str, file: str, number: int, objection: Objection = lambda _kind, _name: None) -> None:
         self.source, self.file, self.number = source.removesuffix("\r"), file, number
+        self.objection = objection
         self.tokens: list[_Token] = []
         self.at = 0
 
@@ -195,6 +203,11 @@ class _Line:
         tail = self._take("an argument", "word", "quoted")
         self._take("')' after the second argument", ")")
         atom = Atom(relation.text, _term(head), _term(tail))
+        constants = [("entity", token) for token in (head, tail) if isinstance(_term(token), Constant)]
+        for kind, token in [("relation", relation), *constants]:
+            wrong = self.objection(kind, token.text)
+            if wrong is not None:
+                raise self.mistake(token.column, wrong)
         return _Placed(atom, (relation.column, head.column, tail.column))
 
     # What reads well and still is no rule

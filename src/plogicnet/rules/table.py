@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -14,13 +14,18 @@ from plogicnet.rules.rule import PATTERNS, Rule
 from plogicnet.rules.syntax import parse_rule
 
 COLUMNS = ("pattern", "rule", "support", "hits", "precision", "weight")
+GIVEN = "given"
+"""A further column, where a person gave weights: `2.5` to start from, `=2.5` to keep."""
 
 
 @dataclass(frozen=True)
 class RuleTable:
     """Rules in columns: support counts what a rule concludes, hits how much of that is observed.
 
-    A weight is NaN until it is learned; a constraint has none.
+    Attributes:
+        weight: NaN until it is learned; a constraint has none.
+        given: the weight that a person gave, to start from or to keep; NaN without one.
+        fixed: whether the given weight is kept.
 
     Example:
         >>> table = RuleTable.of([parse_rule("husband(X, Y) => wife(Y, X)")], support=[4], hits=[3])
@@ -32,6 +37,8 @@ class RuleTable:
     support: IntArray
     hits: IntArray
     weight: FloatArray
+    given: FloatArray
+    fixed: BoolArray
 
     @classmethod
     def of(
@@ -40,6 +47,8 @@ class RuleTable:
         support: Sequence[int],
         hits: Sequence[int],
         weight: Sequence[float] | None = None,
+        given: Sequence[float] | None = None,
+        fixed: Sequence[bool] | None = None,
     ) -> "RuleTable":
         """A table from columns of any kind of sequence."""
         return cls(
@@ -47,6 +56,8 @@ class RuleTable:
             np.array(support, dtype=np.int64),
             np.array(hits, dtype=np.int64),
             np.full(len(rules), np.nan) if weight is None else np.array(weight, dtype=np.float64),
+            np.full(len(rules), np.nan) if given is None else np.array(given, dtype=np.float64),
+            np.zeros(len(rules), dtype=bool) if fixed is None else np.array(fixed, dtype=bool),
         )
 
     def __len__(self) -> int:
@@ -70,15 +81,17 @@ class RuleTable:
     def take(self, rows: IntArray | BoolArray) -> "RuleTable":
         """Some of the rows, in the order given."""
         at = np.arange(len(self))[rows]
-        return RuleTable(tuple(self.rules[i] for i in at), self.support[at], self.hits[at], self.weight[at])
+        columns = (self.support, self.hits, self.weight, self.given, self.fixed)
+        return RuleTable(tuple(self.rules[i] for i in at), *(column[at] for column in columns))
 
     def with_weights(self, weights: FloatArray) -> "RuleTable":
         """The same rules with other weights."""
-        return RuleTable(self.rules, self.support, self.hits, weights)
+        return replace(self, weight=weights)
 
     def joined(self, other: "RuleTable") -> "RuleTable":
         """The rows of both."""
-        columns = [np.concatenate([getattr(self, c), getattr(other, c)]) for c in ("support", "hits", "weight")]
+        names = ("support", "hits", "weight", "given", "fixed")
+        columns = [np.concatenate([getattr(self, c), getattr(other, c)]) for c in names]
         return RuleTable(self.rules + other.rules, *columns)
 
     def by_weight(self) -> "RuleTable":
@@ -104,9 +117,14 @@ class RuleTable:
 
     def write(self, path: Path) -> None:
         """Writes the TSV file; it loads back to the same table."""
-        lines = ["\t".join(COLUMNS)]
-        for row in self.rows():
-            lines.append("\t".join("" if row[c] is None else str(row[c]) for c in COLUMNS))
+        columns, rows = COLUMNS, self.rows()
+        if not np.isnan(self.given).all():
+            columns = (*COLUMNS, GIVEN)
+            for row, given, fixed in zip(rows, self.given.tolist(), self.fixed.tolist(), strict=True):
+                row[GIVEN] = None if math.isnan(given) else f"={given}" if fixed else str(given)
+        lines = ["\t".join(columns)]
+        for row in rows:
+            lines.append("\t".join("" if row[c] is None else str(row[c]) for c in columns))
         write_text(path, "\n".join(lines) + "\n")
 
     @classmethod
@@ -116,19 +134,33 @@ class RuleTable:
             header, *lines = path.read_bytes().decode().split("\n")
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(f"{path}: cannot be read as a table of rules: {error}") from None
-        if header.split("\t") != list(COLUMNS):
+        if not is_table(header):
             raise InputError(f"{path}, line 1: expected the header {' '.join(COLUMNS)}, separated by tabs")
-        rules, support, hits, weight = [], [], [], []
+        columns = header.rstrip("\r").split("\t")
+        rules, support, hits, weight, given, fixed = [], [], [], [], [], []
         for number, line in enumerate(lines, 2):
             cells = line.split("\t")
             if not line:
                 continue
             try:
-                row = dict(zip(COLUMNS, cells, strict=True))
+                row = dict(zip(columns, cells, strict=True))
                 rules.append(parse_rule(row["rule"]))
                 support.append(int(row["support"]))
                 hits.append(int(row["hits"]))
                 weight.append(float(row["weight"] or "nan"))
+                given.append(float(row.get(GIVEN, "").lstrip("=") or "nan"))
+                fixed.append(row.get(GIVEN, "").startswith("="))
             except ValueError as error:
                 raise InputError(f"{path}, line {number}: {error}") from None
-        return cls.of(rules, support, hits, weight)
+        return cls.of(rules, support, hits, weight, given, fixed)
+
+
+def is_table(text: str) -> bool:
+    r"""Whether a text begins with the header of a table of rules.
+
+    Example:
+        >>> is_table("husband(X, Y) => wife(Y, X)"), is_table("\t".join(COLUMNS) + "\n")
+        (False, True)
+    """
+    columns = tuple(text.split("\n", 1)[0].rstrip("\r").split("\t"))
+    return columns in (COLUMNS, (*COLUMNS, GIVEN))

@@ -70,7 +70,7 @@ class Rules:
 class Grounding:
     """How rules are grounded."""
 
-    engine: Literal["auto", "native", "sql"] = setting("auto", "auto: native where it can", later=["sql"])
+    engine: Literal["auto", "native", "sql"] = setting("auto", "auto: native for chains, sql for other rules")
     memory_mb: int = setting(0, "memory for groundings; 0: half of what is free", low=0)
 
 

@@ -59,10 +59,10 @@ def run_em(
     """
     with clock("ground"):
         model = build_rule_model(graph, config, rules, constraints, progress=progress)
+        hidden_q = np.zeros(len(model.groundings.hidden))
     embedding = None
     if config.em.embedding:
         embedding = VectorModel(len(graph.entities), len(graph.relations), config.kge, config.device)
-    hidden_q = np.zeros(len(model.groundings.hidden))
     accepted = np.zeros(len(hidden_q), dtype=bool)
     history: list[dict[str, object]] = []
     lambda_ = 0.0

@@ -25,10 +25,10 @@ from plogicnet.evaluation import (
     sample,
 )
 from plogicnet.graph import HEAD, RELATION, TAIL, BoolArray, FloatArray, IntArray, KnowledgeGraph, TripleSet
-from plogicnet.grounding import Mined, mine
-from plogicnet.mln import RuleScores, probability
+from plogicnet.grounding import Mined, find_rules
+from plogicnet.mln import Reason, RuleScores, probability
 from plogicnet.progress import Clock, Progress, silent
-from plogicnet.rules import RuleTable
+from plogicnet.rules import RuleTable, Statement, read_statements, statements_of
 
 log = logging.getLogger(__name__)
 JUDGE_AT_ONCE = 262_144
@@ -78,6 +78,24 @@ class Fitted:
         p = self.calibration.probability(columns_of(self.outcome.embedding, self.rules, triples))
         return np.where(self.rules.forbidden(triples), 0.0, p)
 
+    def judge(self, triples: IntArray, rules: RuleScores) -> list[Prediction]:
+        """Judges given triples, in their order, by the vectors and by what the rules say of them."""
+        columns = columns_of(self.outcome.embedding, rules, triples)
+        p = np.where(rules.forbidden(triples), 0.0, self.calibration.probability(columns))
+        odds, reached = rules.of_triples(triples)
+        known = self.graph.observed.contains(triples)
+        embedded = self.outcome.embedding is not None
+        rows = zip(
+            triples,
+            p.tolist(),
+            special.expit(columns[:, 0]).tolist(),
+            probability(odds).tolist(),
+            known.tolist(),
+            (reached & ~known).tolist(),
+            strict=True,
+        )
+        return [Prediction(*self.graph.names(t), p, q if embedded else None, *rest) for t, p, q, *rest in rows]
+
 
 class PLogicNet:
     """A Markov logic network and an embedding trained together; rank by both, and say why.
@@ -112,26 +130,31 @@ class PLogicNet:
         """One entry per EM iteration."""
         return self.fitted.outcome.history
 
-    def fit(self, graph: KnowledgeGraph, progress: Progress = silent) -> "PLogicNet":
+    def fit(self, graph: KnowledgeGraph, progress: Progress = silent, rules: str | Path | None = None) -> "PLogicNet":
         """Mines rules, then trains vectors and rule weights in turn; calibrates and evaluates at the end.
 
+        Args:
+            graph: what to learn from.
+            progress: how long steps are shown.
+            rules: rules to add to the mined ones: a path of a file, or a text in the rule syntax.
+
         Example:
-            >>> PLogicNet().fit(graph)  # doctest: +SKIP
+            >>> PLogicNet().fit(graph, rules="=2: husband(X, Y) => wife(Y, X)")  # doctest: +SKIP
         """
         config = self.config
+        statements = self._statements(rules, graph)
         _use_threads(config)
         graph = graph.with_validation(config.seed)
         if graph.held_out:
             log.warning("no valid split: %d training triples are held out for λ and calibration", graph.held_out)
         nothing = RuleTable.of([], [], [])
         with self.clock("mine"):
-            used = config.em.rules and config.rules.mine
-            mined = mine(graph, config.rules, config.threads, progress) if used else Mined(nothing, nothing, 0)
+            mined = find_rules(graph, config, statements, progress) if config.em.rules else Mined(nothing, nothing, 0)
         outcome = run_em(graph, config, mined.rules, mined.constraints, self.clock, progress)
-        rules = outcome.rule_model.scores(graph)
+        scores = outcome.rule_model.scores(graph)
         labels = sample(graph, "valid", ["train", "valid"], config.seed)
-        labels = labels.take(~rules.forbidden(labels.triples))  # these are not judged by the regression
-        calibration = calibrate(columns_of(outcome.embedding, rules, labels.triples), labels)
+        labels = labels.take(~scores.forbidden(labels.triples))  # these are not judged by the regression
+        calibration = calibrate(columns_of(outcome.embedding, scores, labels.triples), labels)
         self._fitted = Fitted(graph, outcome, calibration, mined.candidates)
         with self.clock("evaluate"):
             self.metrics = {
@@ -217,21 +240,7 @@ class PLogicNet:
         Example:
             >>> model.judge(graph.test[:3])  # doctest: +SKIP
         """
-        f = self.fitted
-        columns = columns_of(f.outcome.embedding, f.rules, triples)
-        odds, reached = f.rules.of_triples(triples)
-        known = f.graph.observed.contains(triples)
-        embedded = f.outcome.embedding is not None
-        rows = zip(
-            triples,
-            f.probability(triples).tolist(),
-            special.expit(columns[:, 0]).tolist(),
-            probability(odds).tolist(),
-            known.tolist(),
-            (reached & ~known).tolist(),
-            strict=True,
-        )
-        return [Prediction(*f.graph.names(t), p, q if embedded else None, *rest) for t, p, q, *rest in rows]
+        return self.fitted.judge(triples, self.fitted.rules)
 
     def explain(self, head: str, relation: str, tail: str) -> dict[str, object]:
         """Why a triple is held probable: each rule's contribution to the log-odds with its premises, and similar facts.
@@ -240,19 +249,23 @@ class PLogicNet:
             >>> model.explain("anna_berg", "mother", "ben_berg")["rules"]  # doctest: +SKIP
         """
         f = self.fitted
-        triple = f.graph.numbers(head, relation, tail)
-        judged = self.judge(triple[None, :])[0]
-        odds, _ = f.rules.of_triples(triple[None, :])
+        model, triple = f.outcome.rule_model, f.graph.numbers(head, relation, tail)
+        reasons = model.reasons(triple)
+        base = float(model.base[triple[RELATION]])
+        odds = base + sum(reason.value * float(model.rules.weight[reason.rule]) for reason in reasons)
+        # what the rules say of this triple alone: the whole network is not needed for it
+        scores = model.scores_of(f.graph, triple, odds if reasons else None)
+        judged = f.judge(triple[None, :], scores)[0]
         return {
             "triple": [head, relation, tail],
             "probability": judged.probability,
             "q": judged.q,
             "p_w": judged.p_w,
-            "log_odds": float(odds[0]),
-            "base": float(f.rules.base[triple[RELATION]]),
+            "log_odds": odds,
+            "base": base,
             "known": judged.known,
-            "forbidden": bool(f.rules.forbidden(triple[None, :])[0]),
-            "rules": self._contributions(triple),
+            "forbidden": bool(scores.forbidden(triple[None, :])[0]),
+            "rules": self._contributions(reasons),
             "neighbours": self._neighbours(triple),
         }
 
@@ -278,6 +291,13 @@ class PLogicNet:
         model.metrics = metrics
         model._fitted = Fitted(graph, outcome, Calibration(**metrics["calibration"]), metrics["candidates"])
         return model
+
+    def _statements(self, rules: str | Path | None, graph: KnowledgeGraph) -> list[Statement]:
+        if rules is None:
+            return []
+        if not self.config.em.rules:
+            raise InputError("rules are given, but em.rules=false leaves all rules out")
+        return read_statements(rules, graph) if isinstance(rules, Path) else statements_of(rules, graph)
 
     def _best(self, triples: IntArray, top: int) -> IntArray:
         """The most probable of some triples, in order."""
@@ -306,33 +326,20 @@ class PLogicNet:
         heads, tails = (np.bincount(relation, minlength=len(self.fitted.graph.relations)) for relation in ends)
         return int(heads @ tails) + len(self.fitted.outcome.rule_model.groundings.hidden)
 
-    def _contributions(self, triple: IntArray) -> list[dict[str, object]]:
-        """Each rule that takes part in a triple's log-odds: matrix entry × weight, and the premises behind it."""
-        f = self.fitted
-        model = f.outcome.rule_model
-        row = int(model.groundings.triples.find(triple[None, :])[0])
-        if row < 0:
-            return []
-        start, stop = model.matrix.indptr[row : row + 2]
-        concluding = model.groundings.of(row)
-        padded = np.append(model.truth, True)
-        concluding = concluding[padded[model.groundings.premises[concluding]].all(axis=1)]
-        entries = []
-        for rule, value in zip(model.matrix.indices[start:stop], model.matrix.data[start:stop], strict=True):
-            own = model.groundings.premises[concluding[model.groundings.rule[concluding] == rule]]
-            entries.append(
-                {
-                    "rule": str(model.rules.rules[rule]),
-                    "weight": float(model.rules.weight[rule]),
-                    "groundings": len(own),
-                    "contribution": float(value * model.rules.weight[rule]),
-                    "premises": [[list(f.graph.names(t)) for t in self._facts(p)] for p in own],
-                }
-            )
+    def _contributions(self, reasons: list[Reason]) -> list[dict[str, object]]:
+        """Each rule's part in a triple's log-odds, the largest first: value × weight, and the premises behind it."""
+        rules, names = self.fitted.outcome.rule_model.rules, self.fitted.graph.names
+        entries = [
+            {
+                "rule": str(rules.rules[reason.rule]),
+                "weight": float(rules.weight[reason.rule]),
+                "groundings": len(reason.premises),
+                "contribution": float(reason.value * rules.weight[reason.rule]),
+                "premises": [[list(names(t)) for t in premises] for premises in reason.premises],
+            }
+            for reason in reasons
+        ]
         return sorted(entries, key=lambda entry: -abs(float(str(entry["contribution"]))))
-
-    def _facts(self, premises: IntArray) -> IntArray:
-        return self.fitted.outcome.rule_model.groundings.triples.triples[premises[premises >= 0]]
 
     def _neighbours(self, triple: IntArray) -> list[dict[str, object]]:
         """The entities most similar to the head (tail) that are known to have the same fact with the tail (head)."""

@@ -2,11 +2,12 @@
 
 from plogicnet.mln.conditional import base_log_odds, features, log_odds, probability
 from plogicnet.mln.learning import Pseudolikelihood, learn_weights, newton
-from plogicnet.mln.rule_model import RuleModel, build_rule_model, m_step
+from plogicnet.mln.rule_model import Reason, RuleModel, build_rule_model, m_step
 from plogicnet.mln.scores import RuleScores
 
 __all__ = [
     "Pseudolikelihood",
+    "Reason",
     "RuleModel",
     "RuleScores",
     "base_log_odds",

@@ -1,18 +1,67 @@
 """The rule model p_w as a whole: rules, weights and the network they are grounded in; and the M-step."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from scipy import sparse
 
 from plogicnet.config import Config
-from plogicnet.graph import RELATION, BoolArray, FloatArray, KnowledgeGraph, TripleSet
-from plogicnet.grounding import Groundings, chains_of, ground_network
-from plogicnet.mln.conditional import base_log_odds, features, log_odds, probability
+from plogicnet.graph import RELATION, BoolArray, FloatArray, IntArray, KnowledgeGraph, TripleSet
+from plogicnet.grounding import Groundings, Network
+from plogicnet.mln.conditional import Aggregate, Blanket, base_log_odds, features, log_odds, probability
 from plogicnet.mln.learning import Pseudolikelihood, learn_weights
 from plogicnet.mln.scores import RuleScores
 from plogicnet.progress import Progress, silent
 from plogicnet.rules import RuleTable
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The ground network under an assignment of truth: O is true, and so are those hidden triples that are assumed.
+
+    Attributes:
+        assumed: for each hidden triple, whether it is taken as true; None: none of them is.
+    """
+
+    network: Network
+    assumed: BoolArray | None
+    blanket: Blanket
+    aggregate: Aggregate
+
+    @cached_property
+    def truth(self) -> BoolArray:
+        """The assignment, for every triple of O ∪ H."""
+        observed = self.network.groundings.observed
+        truth = observed.copy()
+        if self.assumed is not None:
+            truth[~observed] = self.assumed
+        return truth
+
+    @cached_property
+    def matrix(self) -> sparse.csr_array:
+        """Triples × rules, so that log-odds = base + matrix · weights."""
+        return features(self.network.groundings, self.truth, self.blanket, self.aggregate)
+
+    @property
+    def is_local(self) -> bool:
+        """Whether a triple's row depends on observed premises alone, and can be had without the whole network."""
+        return self.blanket == "hypothesis" and (self.assumed is None or not self.assumed.any())
+
+
+@dataclass(frozen=True)
+class Reason:
+    """A rule's part in one triple's log-odds.
+
+    Attributes:
+        rule: the rule's number.
+        value: what its weight is multiplied with.
+        premises: the premises of each of its groundings, as triples.
+    """
+
+    rule: int
+    value: float
+    premises: list[IntArray]
 
 
 @dataclass(frozen=True)
@@ -22,18 +71,58 @@ class RuleModel:
     Attributes:
         rules: the rules with their weights.
         constraints: the irreflexive constraints.
-        groundings: the ground network.
-        truth: the assignment under which the premises were taken.
-        matrix: triples × rules, so that log-odds = base + matrix · weights.
+        evidence: the ground network and the assignment under which premises are taken.
         base: b of each relation.
     """
 
     rules: RuleTable
     constraints: RuleTable
-    groundings: Groundings
-    truth: BoolArray
-    matrix: sparse.csr_array
+    evidence: Evidence
     base: FloatArray
+
+    @property
+    def groundings(self) -> Groundings:
+        """The ground network."""
+        return self.evidence.network.groundings
+
+    @property
+    def truth(self) -> BoolArray:
+        """The assignment under which the premises are taken."""
+        return self.evidence.truth
+
+    @property
+    def matrix(self) -> sparse.csr_array:
+        """Triples × rules, so that log-odds = base + matrix · weights."""
+        return self.evidence.matrix
+
+    def reasons(self, triple: IntArray) -> list[Reason]:
+        """Which rules take part in one triple's log-odds; where that is possible, without building the whole network.
+
+        Example:
+            >>> model.reasons(graph.numbers("anna", "mother", "ben"))  # doctest: +SKIP
+        """
+        if not self.evidence.is_local:
+            return self._reasons_of_row(triple)
+        found = self.evidence.network.of_triple(triple)
+        every = sum(len(premises) for premises in found.values()) if self.evidence.aggregate == "mean" else 1
+        return [
+            Reason(rule, len(premises) / every, [_each_once(p[p[:, 0] >= 0]) for p in premises])
+            for rule, premises in found.items()
+        ]
+
+    def _reasons_of_row(self, triple: IntArray) -> list[Reason]:
+        groundings, matrix = self.groundings, self.matrix
+        row = int(groundings.triples.find(triple[None, :])[0])
+        if row < 0:
+            return []
+        concluding = groundings.of(row)
+        concluding = concluding[np.append(self.truth, True)[groundings.premises[concluding]].all(axis=1)]
+        found = []
+        start, stop = matrix.indptr[row : row + 2]
+        for rule, value in zip(matrix.indices[start:stop].tolist(), matrix.data[start:stop].tolist(), strict=True):
+            own = groundings.premises[concluding[groundings.rule[concluding] == rule]]
+            found.append(Reason(rule, value, [groundings.triples.triples[p[p >= 0]] for p in own]))
+        return found
 
     @property
     def log_odds(self) -> FloatArray:
@@ -48,10 +137,24 @@ class RuleModel:
     def scores(self, graph: KnowledgeGraph) -> RuleScores:
         """What ranking, prediction and calibration need of it."""
         triples, reached = self.groundings.triples, np.diff(self.matrix.indptr) > 0
-        irreflexive = np.zeros(len(graph.relations), dtype=bool)
-        irreflexive[[graph.relations.id(rule.head.relation) for rule in self.constraints.rules]] = True
         subset = TripleSet(triples.triples[reached], triples.keys[reached], triples.entities)
-        return RuleScores(subset, self.log_odds[reached], self.base, irreflexive, graph.observed)
+        return RuleScores(subset, self.log_odds[reached], self.base, self._irreflexive(graph), graph.observed)
+
+    def scores_of(self, graph: KnowledgeGraph, triple: IntArray, odds: float | None) -> RuleScores:
+        """The same for one triple alone, which has these log-odds, or none where no rule reaches it."""
+        reached = TripleSet.of(triple[None, :] if odds is not None else [], len(graph.entities))
+        own = np.array([] if odds is None else [odds])
+        return RuleScores(reached, own, self.base, self._irreflexive(graph), graph.observed)
+
+    def _irreflexive(self, graph: KnowledgeGraph) -> BoolArray:
+        constrained = np.zeros(len(graph.relations), dtype=bool)
+        constrained[[graph.relations.id(rule.head.relation) for rule in self.constraints.rules]] = True
+        return constrained
+
+
+def _each_once(triples: IntArray) -> IntArray:
+    """The distinct ones, in the order of their first appearance."""
+    return triples[np.sort(np.unique(triples, axis=0, return_index=True)[1])]
 
 
 def build_rule_model(
@@ -62,20 +165,18 @@ def build_rule_model(
     assumed: BoolArray | None = None,
     progress: Progress = silent,
 ) -> RuleModel:
-    """Grounds the rules and takes their premises as true where observed, or where `assumed` says so of hidden triples.
+    """The model of rules whose premises are true where observed, or where `assumed` says so of hidden triples.
+
+    The network is grounded when it is first needed.
 
     Example:
         >>> build_rule_model(graph, config, rules, constraints)  # doctest: +SKIP
     """
     # under the full blanket a hidden triple counts as a premise too
     linked = config.mln.blanket == "full" or config.mln.hidden_premises == "sampled"
-    counting = config.rules.counting
-    groundings = ground_network(graph.observed, chains_of(rules, graph), counting, linked, config.threads, progress)
-    truth = groundings.observed.copy()
-    if assumed is not None:
-        truth[~groundings.observed] = assumed
-    matrix = features(groundings, truth, config.mln.blanket, config.mln.aggregate)
-    return RuleModel(rules, constraints, groundings, truth, matrix, base_log_odds(graph, config.mln.unit_clauses))
+    network = Network(graph, rules.rules, config.rules.counting, linked, config.grounding, config.threads, progress)
+    evidence = Evidence(network, assumed, config.mln.blanket, config.mln.aggregate)
+    return RuleModel(rules, constraints, evidence, base_log_odds(graph, config.mln.unit_clauses))
 
 
 def m_step(model: RuleModel, hidden_q: FloatArray, config: Config, seed: int) -> RuleModel:
@@ -85,13 +186,13 @@ def m_step(model: RuleModel, hidden_q: FloatArray, config: Config, seed: int) ->
         >>> m_step(model, hidden_q, config, seed=0)  # doctest: +SKIP
     """
     observed = model.groundings.observed
-    truth, matrix = model.truth, model.matrix
+    evidence = model.evidence
     if config.mln.hidden_premises == "sampled":
-        truth = observed.copy()
-        truth[~observed] = np.random.default_rng([seed, 11]).random(len(hidden_q)) < hidden_q
-        matrix = features(model.groundings, truth, config.mln.blanket, config.mln.aggregate)
+        assumed = np.random.default_rng([seed, 11]).random(len(hidden_q)) < hidden_q
+        evidence = replace(evidence, assumed=assumed)
     target = np.ones(len(observed))
     target[~observed] = hidden_q
     base = model.base[model.groundings.triples.triples[:, RELATION]]
-    weights = learn_weights(Pseudolikelihood(matrix, base, target, config.mln.l2), config.mln)
-    return RuleModel(model.rules.with_weights(weights), model.constraints, model.groundings, truth, matrix, model.base)
+    objective = Pseudolikelihood(evidence.matrix, base, target, config.mln.l2)
+    weights = learn_weights(objective, config.mln, model.rules.given, model.rules.fixed)
+    return replace(model, rules=model.rules.with_weights(weights), evidence=evidence)

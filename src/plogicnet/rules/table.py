@@ -81,8 +81,8 @@ class RuleTable:
     def take(self, rows: IntArray | BoolArray) -> "RuleTable":
         """Some of the rows, in the order given."""
         at = np.arange(len(self))[rows]
-        columns = (self.support, self.hits, self.weight, self.given, self.fixed)
-        return RuleTable(tuple(self.rules[i] for i in at), *(column[at] for column in columns))
+        rules = tuple(self.rules[i] for i in at)
+        return RuleTable(rules, self.support[at], self.hits[at], self.weight[at], self.given[at], self.fixed[at])
 
     def with_weights(self, weights: FloatArray) -> "RuleTable":
         """The same rules with other weights."""
@@ -117,7 +117,8 @@ class RuleTable:
 
     def write(self, path: Path) -> None:
         """Writes the TSV file; it loads back to the same table."""
-        columns, rows = COLUMNS, self.rows()
+        columns: tuple[str, ...] = COLUMNS
+        rows = self.rows()
         if not np.isnan(self.given).all():
             columns = (*COLUMNS, GIVEN)
             for row, given, fixed in zip(rows, self.given.tolist(), self.fixed.tolist(), strict=True):

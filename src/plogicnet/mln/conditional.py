@@ -48,7 +48,8 @@ def features(
     if aggregate == "mean":
         sign = sign / np.bincount(row, minlength=len(truth))[row]
     shape = (len(groundings.triples), groundings.rules)
-    return sparse.csr_array(sparse.coo_array((sign, (row, column)), shape))
+    small = np.int32 if max(*shape, len(row)) < 2**31 else np.int64  # half the memory where it fits
+    return sparse.csr_array(sparse.coo_array((sign, (row.astype(small), column.astype(small))), shape))
 
 
 def log_odds(matrix: sparse.csr_array, weights: FloatArray, base: FloatArray) -> FloatArray:

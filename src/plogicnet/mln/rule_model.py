@@ -194,5 +194,5 @@ def m_step(model: RuleModel, hidden_q: FloatArray, config: Config, seed: int) ->
     target[~observed] = hidden_q
     base = model.base[model.groundings.triples.triples[:, RELATION]]
     objective = Pseudolikelihood(evidence.matrix, base, target, config.mln.l2)
-    weights = learn_weights(objective, config.mln, model.rules.given, model.rules.fixed)
+    weights = learn_weights(objective, config.mln, model.rules.given, model.rules.fixed, config.threads)
     return replace(model, rules=model.rules.with_weights(weights), evidence=evidence)

@@ -13,20 +13,23 @@ import typer
 
 from plogicnet import __version__
 from plogicnet.cli.data import data, doctor
+from plogicnet.cli.mine import mine
 from plogicnet.cli.settings import (
     Assignments,
     Columns,
     ConfigFile,
     Device,
+    Graph,
     Json,
     Preset,
+    RulesFile,
     Seed,
     SplitShares,
     Threads,
     make_config,
     open_source,
-    precision_assignments,
     print_json,
+    require_folder,
 )
 from plogicnet.errors import InputError
 
@@ -43,11 +46,8 @@ app = typer.Typer(
 )
 app.add_typer(data, name="data")
 app.command()(doctor)
+app.command()(mine)
 
-Graph = Annotated[
-    str | None,
-    typer.Argument(help="A data set's name, a directory with train/valid/test files, or one file."),
-]
 Run = Annotated[Path, typer.Argument(help="A run directory.")]
 DEMO_PRESET = "best/family"
 TRIAL = 5
@@ -110,71 +110,11 @@ def show_config(
         print(settings.to_yaml(comments=True), end="")
 
 
-@app.command("mine")
-def mine_rules(
-    graph: Graph = None,
-    out: Annotated[Path | None, typer.Option("--out", help="Write the rules to this TSV file.")] = None,
-    min_precision: Annotated[
-        str | None, typer.Option("--min-precision", help="Thresholds, as composition=0.6,inverse=0.1.")
-    ] = None,
-    top: Annotated[int, typer.Option("--top", help="Rules to show of each pattern.")] = 5,
-    columns: Columns = "hrt",
-    split: SplitShares = None,
-    preset: Preset = None,
-    config: ConfigFile = None,
-    assignments: Assignments = None,
-    seed: Seed = None,
-    device: Device = None,
-    threads: Threads = None,
-    as_json: Json = False,
-) -> None:
-    """Mine rules, and count what they conclude."""
-    from plogicnet.grounding import chains_of, ground_network, mine
-    from plogicnet.progress import Clock, for_stderr
-
-    _require_folder(out)
-    together = precision_assignments(min_precision) + (assignments or [])
-    settings = make_config(preset, config, together, seed, device, threads)
-    clock, progress = Clock(), for_stderr()
-    with clock("load"):
-        opened = open_source(graph, settings, columns, split)
-    with clock("mine"):
-        mined = mine(opened, settings.rules, settings.threads, progress)
-    with clock("ground"):
-        network = ground_network(
-            opened.observed, chains_of(mined.rules, opened), settings.rules.counting, progress=progress
-        )
-    if out is not None:
-        mined.rules.joined(mined.constraints).write(out)
-    counts = {
-        "candidates": mined.candidates,
-        "rules": mined.rules.counts(),
-        "irreflexive": len(mined.constraints),
-        "hidden": len(network.hidden),
-        "groundings": len(network.rule),
-        "seconds": {part: round(clock.seconds[part], 3) for part in ("load", "mine", "ground")},
-        "peak_rss_mb": _peak_memory_mb(),
-    }
-    if as_json:
-        print_json(counts)
-        return
-    from plogicnet.cli.show import console, mined_text, rules_table
-
-    screen = console()
-    screen.print(mined_text(counts))
-    for pattern in settings.rules.patterns:
-        rows = [row for row in mined.rules.rows() if row["pattern"] == pattern]
-        rows.sort(key=lambda row: (-float(str(row["precision"])), -int(str(row["support"]))))
-        if rows:
-            screen.print(rules_table(f"{pattern}: the {min(top, len(rows))} most precise of {len(rows):,}", rows[:top]))
-    if out is not None:
-        screen.print(f"rules written to {out}", markup=False)
-
-
 @app.command()
 def train(
     out: Annotated[Path, typer.Option("--out", help="The run directory to make.")],
     graph: Graph = None,
+    rules: RulesFile = None,
     columns: Columns = "hrt",
     split: SplitShares = None,
     preset: Preset = None,
@@ -188,13 +128,16 @@ def train(
     """Train rules and vectors together on a graph, into a run directory."""
     from plogicnet.model import PLogicNet
     from plogicnet.progress import for_stderr
+    from plogicnet.rules import read_statements
 
     settings = make_config(preset or (None if graph else DEMO_PRESET), config, assignments, seed, device, threads)
     _refuse_existing(out)
     opened = open_source(graph, settings, columns, split)
+    if rules is not None:
+        read_statements(rules, opened)  # a mistake is said before anything is made
     with _new_run(out):
         print(_cost(opened, settings), file=sys.stderr)
-        model = PLogicNet(settings).fit(opened, for_stderr())
+        model = PLogicNet(settings).fit(opened, for_stderr(), rules)
         model.save(out)
     if as_json:
         print_json({"run": str(out), **model.metrics})
@@ -269,7 +212,7 @@ def predict(
     named = [part is not None for part in (head, relation, tail)]
     if sum([any(named), triples is not None, complete]) != 1 or (any(named) and sum(named) != 2):
         raise InputError("ask one thing: two of --head, --relation, --tail; or --triples FILE; or --complete")
-    _require_folder(out)
+    require_folder(out)
     model = _load(run, device, threads)
     if complete:
         found = model.complete(min_probability, top, for_stderr())
@@ -359,12 +302,6 @@ def _new_run(out: Path) -> Iterator[None]:
         yield
 
 
-def _require_folder(out: Path | None) -> None:
-    """Says before the work begins that its result could not be written."""
-    if out is not None and not out.absolute().parent.is_dir():
-        raise InputError(f"--out {out}: there is no directory {out.parent}")
-
-
 def _refuse_existing(out: Path) -> None:
     if out.is_file():
         raise InputError(f"--out {out}: a file is there; name a new directory")
@@ -405,13 +342,3 @@ def _duration(seconds: float) -> str:
         if seconds >= 2 * size:
             return f"{seconds / size:.0f} {unit}"
     return f"{seconds:.0f} s"
-
-
-def _peak_memory_mb() -> int | None:
-    """This process's peak memory; None where the system does not tell."""
-    if sys.platform == "win32":
-        return None
-    import resource
-
-    unit = 2**20 if sys.platform == "darwin" else 2**10  # bytes there, KiB here
-    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit)

@@ -13,6 +13,11 @@ from plogicnet.errors import InputError
 if TYPE_CHECKING:
     from plogicnet.graph import KnowledgeGraph
 
+Graph = Annotated[
+    str | None,
+    typer.Argument(help="A data set's name, a directory with train/valid/test files, or one file."),
+]
+RulesFile = Annotated[Path | None, typer.Option("--rules", help="A file of rules; rules.mine=false uses them alone.")]
 Preset = Annotated[str | None, typer.Option("--preset", help="Settings that come with the program, as best/family.")]
 ConfigFile = Annotated[Path | None, typer.Option("--config", help="A YAML file with settings.")]
 Assignments = Annotated[
@@ -95,3 +100,27 @@ def print_json(value: object) -> None:
         }
     """
     print(json.dumps(value, ensure_ascii=False, indent=1))
+
+
+def require_folder(out: Path | None) -> None:
+    """Says before the work begins that its result could not be written.
+
+    Example:
+        >>> require_folder(Path("rules.tsv"))
+    """
+    if out is not None and not out.absolute().parent.is_dir():
+        raise InputError(f"--out {out}: there is no directory {out.parent}")
+
+
+def peak_memory_mb() -> int | None:
+    """This process's peak memory; None where the system does not tell.
+
+    Example:
+        >>> peak_memory_mb()  # doctest: +SKIP
+    """
+    if sys.platform == "win32":
+        return None
+    import resource
+
+    unit = 2**20 if sys.platform == "darwin" else 2**10  # bytes there, KiB here
+    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit)

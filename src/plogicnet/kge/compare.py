@@ -8,6 +8,8 @@ import torch
 from plogicnet.kge.compiled import l1_cross, modulus_cross
 
 Kernel = Literal["l1", "modulus", "dot"]
+AT_ONCE = 1 << 26
+"""So many differences of coordinates are written at once, at most, where they have to be."""
 Compare = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 
@@ -41,7 +43,9 @@ def _modulus_pair(queries: torch.Tensor, candidates: torch.Tensor) -> torch.Tens
 
 
 def _modulus_cross(queries: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:
-    return _modulus_pair(queries[..., :, None, :], candidates[..., None, :, :])
+    rows = max(1, AT_ONCE // max(1, candidates.numel()))
+    parts = [queries[..., at : at + rows, None, :] for at in range(0, max(1, queries.shape[-2]), rows)]
+    return torch.cat([_modulus_pair(part, candidates[..., None, :, :]) for part in parts], dim=-2)
 
 
 def _dot_pair(queries: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:

@@ -44,7 +44,8 @@ def train(
         if checkpoint:
             training.take_up(checkpoint)
         with progress(f"training {settings.model}, steps", settings.steps) as advance, _whole_steps() as interrupt:
-            advance(training.place.step)
+            if training.place.step:
+                advance(training.place.step)
             try:
                 training.run(loss, validate, checkpoint, advance, interrupt)
             except KeyboardInterrupt:

@@ -131,7 +131,7 @@ class VectorModel:
 
         def loss(step: int) -> torch.Tensor:
             b = sampler.batch(step)
-            query = self._query(b, generator_for(seed, DROPOUT, step, self.device))
+            query = self._query(b, dropout=(seed, step))
             positive = self.geometry.pair(query, embedding(b.answer, self.entity))
             negative = self.geometry.cross(query, embedding(b.negative, self.entity))
             value = self_adversarial_loss(positive, negative, b.usable, b.weight, s.adversarial_temperature)
@@ -148,7 +148,7 @@ class VectorModel:
 
         def loss(step: int) -> torch.Tensor:
             b = passes.queries(step)
-            query = self._query(b, generator_for(seed, DROPOUT, step, self.device))
+            query = self._query(b, dropout=(seed, step))
             value = one_vs_all_loss(self.geometry.cross(query, self.entity), b.answer, b.weight)
             if s.regularization:
                 used = [embedding(b.known, self.entity), self._relation(b), embedding(b.answer, self.entity)]
@@ -165,12 +165,13 @@ class VectorModel:
             return one_vs_all_rejected_loss(self.geometry.cross(query, self.entity), b.answer)
         return rejected_loss(self.geometry.pair(query, embedding(b.answer, self.entity)))
 
-    def _query(self, b: Queries, dropout: torch.Generator | None = None) -> torch.Tensor:
+    def _query(self, b: Queries, dropout: tuple[int, int] | None = None) -> torch.Tensor:
         # `embedding` gathers rows as indexing does, but adds up gradients in the same order on any number of threads
         inputs = [embedding(b.known, self.entity), self._relation(b)]
         rate = self.settings.dropout
-        if rate and dropout is not None:
-            keep = (torch.rand(v.shape, generator=dropout, device=v.device) >= rate for v in inputs)
+        if dropout and rate:
+            generator = generator_for(dropout[0], DROPOUT, dropout[1], self.device)
+            keep = (torch.rand(v.shape, generator=generator, device=self.device) >= rate for v in inputs)
             inputs = [v * k / (1 - rate) for v, k in zip(inputs, keep, strict=True)]
         return self.geometry.query(inputs[0], inputs[1], "tail" if self.geometry.reciprocal else b.side)
 
@@ -219,7 +220,7 @@ class VectorModel:
         """Writes parameters and scale as safetensors."""
         tensors = {name: p.cpu() for name, p in self.parameters.items()}
         with replacing(path) as beside:
-            save_file(tensors | {"scale": torch.tensor([self.slope, self.offset], dtype=torch.float64)}, beside)
+            save_file(tensors | {"platt": torch.tensor([self.slope, self.offset], dtype=torch.float64)}, beside)
 
     def load(self, path: Path) -> None:
         """Reads what `save` wrote; it must have this model's shapes."""
@@ -230,7 +231,7 @@ class VectorModel:
                 raise InputError(f"{path}: {name} vectors of shape {tuple(own.shape)} expected, found {found}")
         for name, own in self.parameters.items():
             own.copy_(tensors[name])
-        self.rescale(*(tensors["scale"].tolist() if "scale" in tensors else (1.0, 0.0)))
+        self.rescale(*(tensors["platt"].tolist() if "platt" in tensors else (1.0, 0.0)))
 
     def _initialise(self, seed: int) -> None:
         generator = torch.Generator().manual_seed(seed)

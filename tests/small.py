@@ -9,7 +9,7 @@ import torch
 from plogicnet import PLogicNet
 from plogicnet.config import Config
 from plogicnet.graph import FloatArray, IntArray, KnowledgeGraph, Side
-from plogicnet.kge import Examples
+from plogicnet.kge import Checkpoint, Examples, Validate
 from plogicnet.progress import Progress, silent
 
 SMALL: dict[str, object] = {
@@ -53,7 +53,19 @@ class TableEmbedding:
     def __init__(self, table: FloatArray) -> None:
         self.table = torch.from_numpy(table.astype(np.float32))
 
-    def fit(self, examples: Examples, seed: int, warm: bool = False, progress: Progress = silent) -> None:
+    def fit(
+        self,
+        examples: Examples,
+        seed: int,
+        warm: bool = False,
+        progress: Progress = silent,
+        *,
+        validate: Validate | None = None,
+        checkpoint: Checkpoint | None = None,
+    ) -> None:
+        raise NotImplementedError
+
+    def rescale(self, slope: float, offset: float) -> None:
         raise NotImplementedError
 
     def score(self, triples: IntArray) -> torch.Tensor:

@@ -102,20 +102,32 @@ class KGE:
     """The embedding model q_theta."""
 
     model: Literal["TransE", "RotatE", "DistMult", "ComplEx", "HolE", "ConvE"] = setting(
-        "TransE", "how vectors make a score", later=["RotatE", "DistMult", "ComplEx", "HolE", "ConvE"]
+        "TransE", "how vectors make a score"
     )
-    dim: int = setting(200, "length of the vectors", low=1)
+    dim: int = setting(200, "length of the vectors; for RotatE and ComplEx of complex numbers", low=1)
     recipe: Literal["sampled", "one_vs_all"] = setting(
-        "sampled", "sampled: self-adversarial negatives (the paper's)", later=["one_vs_all"]
+        "sampled",
+        "sampled: self-adversarial negatives (the paper's); one_vs_all: cross-entropy over all entities with reciprocal"
+        " relations, for DistMult, ComplEx, HolE and ConvE",
     )
-    gamma: float = setting(12.0, "the margin in q = sigmoid(gamma - distance)", low=0)
-    adversarial_temperature: float = setting(1.0, "how much harder negatives weigh more", low=0)
+    gamma: float = setting(12.0, "margin in q = sigmoid(gamma - distance); vectors begin within (gamma + 2)/dim", low=0)
+    adversarial_temperature: float = setting(1.0, "sampled: how much harder negatives weigh more", low=0)
     batch: int = setting(1024, "positives a step", low=1)
-    negatives: int = setting(256, "negatives a positive", low=1)
-    share_negatives: int = setting(64, "positives that share one set of negatives; 1: none", low=1)
-    steps: int = setting(20000, "training steps of each E-step", low=0)
-    learning_rate: float = setting(0.001, "Adam's rate, divided by ten at half of the steps", low=0)
-    regularization: float = setting(0.0, "weight of the L3 penalty on the vectors", low=0)
+    negatives: int = setting(256, "sampled: negatives a positive", low=1)
+    share_negatives: int = setting(64, "sampled: positives that share one set of negatives; 1: none", low=1)
+    steps: int = setting(20000, "training steps of each E-step, at most", low=0)
+    optimizer: Literal["auto", "adam", "adagrad"] = setting(
+        "auto", "auto: adam for sampled, adagrad for one_vs_all (whose rate is some 0.1)"
+    )
+    learning_rate: float = setting(
+        0.001, "the optimizer's rate; sampled: divided by ten at half of the steps, with fresh state", low=0
+    )
+    regularization: float = setting(
+        0.0, "sampled: weight of the L3 penalty on all vectors; one_vs_all: of N3 on the batch's", low=0
+    )
+    dropout: float = setting(0.0, "share of each query's input coordinates that a step leaves out", low=0, high=0.9)
+    validate_every: int = setting(0, "steps between two looks at the validation triples; 0: never", low=0)
+    patience: int = setting(10, "training stops after so many looks without gain; the best vectors are kept", low=1)
     kernels: Literal["auto", "plain", "fused"] = setting("auto", "fused: the GPU's own kernels", later=["fused"])
 
 

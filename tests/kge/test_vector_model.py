@@ -98,7 +98,7 @@ def test_loss_and_gradient_of_a_step_equal_the_plain_formula(step: int, regulari
     model.fit(examples, seed=3)
     sampler = sampler_for(examples, settings, seed=3)
     parameters = [model.entity.requires_grad_(), model.relation.requires_grad_()]
-    loss = model._loss(sampler, step)
+    loss = model._loss(examples, seed=3)(step)
     got = torch.autograd.grad(loss, parameters)
     wide = [p.detach().double().requires_grad_() for p in parameters]
     expected = plain_loss(wide[0], wide[1], sampler.batch(step), examples.positives, settings)

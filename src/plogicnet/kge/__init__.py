@@ -1,6 +1,7 @@
 """Embedding models q_θ: geometries, negative sampling, losses, the trainer."""
 
-from plogicnet.kge.protocol import Embedding, Examples
+from plogicnet.kge.protocol import Checkpoint, Embedding, Examples, Validate
+from plogicnet.kge.scaling import platt
 from plogicnet.kge.vector_model import VectorModel
 
-__all__ = ["Embedding", "Examples", "VectorModel"]
+__all__ = ["Checkpoint", "Embedding", "Examples", "Validate", "VectorModel", "platt"]

@@ -1,7 +1,7 @@
-"""The self-adversarial negative-sampling loss of the paper's recipe."""
+"""The losses of the two recipes, for positives and for explicit negatives."""
 
 import torch
-from torch.nn.functional import logsigmoid
+from torch.nn.functional import cross_entropy, logsigmoid, softplus
 
 
 def self_adversarial_loss(
@@ -24,5 +24,50 @@ def self_adversarial_loss(
     """
     share = torch.softmax((temperature * negative.detach()).masked_fill(~usable, -torch.inf), dim=-1).nan_to_num(0.0)
     per_positive = -(logsigmoid(positive) + (share * logsigmoid(-negative)).sum(-1)) / 2
-    # weights may all vanish in float32: then there is nothing to learn, not 0/0
-    return (weight * per_positive).sum() / weight.sum().clamp_min(torch.finfo(weight.dtype).tiny)
+    return weighted_mean(per_positive, weight)
+
+
+def one_vs_all_loss(scores: torch.Tensor, answer: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    """Mean of -log softmax(scores) at the answers, each row weighted, weights summing to one.
+
+    Example:
+        >>> round(one_vs_all_loss(torch.zeros(1, 2), torch.tensor([0]), torch.ones(1)).item(), 4)
+        0.6931
+    """
+    return weighted_mean(cross_entropy(scores, answer, reduction="none"), weight)
+
+
+def rejected_loss(scores: torch.Tensor) -> torch.Tensor:
+    """Half the mean of -log σ(-s) over explicit negatives: together they count as much as all the sampled ones.
+
+    Example:
+        >>> round(rejected_loss(torch.zeros(3)).item(), 4)
+        0.3466
+    """
+    return -logsigmoid(-scores).mean() / 2
+
+
+def one_vs_all_rejected_loss(scores: torch.Tensor, answer: torch.Tensor) -> torch.Tensor:
+    """Mean of -log(1 - p) over explicit negatives, p the share that softmax gives to what should not be the answer.
+
+    It is the counterpart of cross-entropy: nothing where p is small, much where the model is sure of what was rejected.
+
+    Example:
+        >>> round(one_vs_all_rejected_loss(torch.zeros(1, 2), torch.tensor([0])).item(), 4)
+        0.6931
+    """
+    if scores.shape[-1] < 2:  # the only entity is every answer
+        return scores.sum() * 0
+    at = answer[:, None]
+    others = scores.scatter(-1, at, -torch.inf).logsumexp(-1)
+    return softplus(scores.gather(-1, at)[:, 0] - others).mean()
+
+
+def weighted_mean(values: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    """The mean with weights. They may all vanish in float32: then there is nothing to learn, not 0/0.
+
+    Example:
+        >>> weighted_mean(torch.tensor([1.0, 3.0]), torch.tensor([1.0, 3.0]))
+        tensor(2.5000)
+    """
+    return (weight * values).sum() / weight.sum().clamp_min(torch.finfo(weight.dtype).tiny)

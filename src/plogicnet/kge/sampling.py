@@ -9,6 +9,7 @@ from functools import cached_property
 
 import numpy as np
 import torch
+from torch.nn.functional import pad
 
 from plogicnet.graph import HEAD, RELATION, TAIL, FloatArray, IntArray, Side
 from plogicnet.kge.protocol import Examples
@@ -17,14 +18,11 @@ SIDES: tuple[Side, Side] = ("tail", "head")
 
 
 @dataclass(frozen=True)
-class Batch:
-    """Positives in chunks that share their negatives: shapes (chunks, share) and (chunks, negatives).
+class Queries:
+    """Triples as queries of one side with their answers; tensors of one shape.
 
     Attributes:
-        known, relation, answer: the positives as queries of this side with their answers.
-        weight: subsampling weight × example weight; zero for rows that only fill the last chunk.
-        negative: entities that corrupt the answer.
-        usable: (chunks, share, negatives), false where a corruption is itself a positive.
+        weight: what each counts for.
     """
 
     side: Side
@@ -32,12 +30,97 @@ class Batch:
     relation: torch.Tensor
     answer: torch.Tensor
     weight: torch.Tensor
+
+
+@dataclass(frozen=True)
+class Batch(Queries):
+    """Positives in chunks that share their negatives: shapes (chunks, share) and (chunks, negatives).
+
+    Attributes:
+        weight: subsampling weight × example weight; zero for rows that only fill the last chunk.
+        negative: entities that corrupt the answer.
+        usable: (chunks, share, negatives), false where a corruption is itself a positive.
+    """
+
     negative: torch.Tensor
     usable: torch.Tensor
 
 
+class Passes:
+    """Triples in endless shuffled passes, tails and heads asked for in turn; a step's piece hangs on its number alone.
+
+    Example:
+        >>> passes = Passes(np.array([[0, 0, 1], [1, 0, 2]]), np.ones(2), 1, seed=0, device=torch.device("cpu"))
+        >>> passes.queries(0).side, passes.queries(1).side
+        ('tail', 'head')
+    """
+
+    def __init__(
+        self, triples: IntArray, weights: FloatArray, size: int, seed: int, device: torch.device, stream: int = 2
+    ) -> None:
+        self.size, self.seed, self.device, self.stream = min(size, len(triples)), seed, device, stream
+        self.triples = torch.from_numpy(triples.copy()).to(device)
+        self.weights = torch.from_numpy(weights.astype(np.float32)).to(device)
+        self._shuffled: dict[Side, tuple[int, torch.Tensor]] = {}
+
+    def queries(self, step: int, chunks: int = 0) -> Queries:
+        """The step's piece; cut in chunks where asked for, the last one filled up with rows of no weight."""
+        side, rows = SIDES[step % 2], self._rows(step)
+        filled = pad(rows, (0, -len(rows) % chunks)).view(chunks, -1) if chunks else rows
+        weight = self.weights[filled]
+        weight.view(-1)[len(rows) :] = 0
+        h, r, t = self.triples[filled].unbind(-1)
+        known, answer = (h, t) if side == "tail" else (t, h)
+        return Queries(side, known, r, answer, weight)
+
+    def _rows(self, step: int) -> torch.Tensor:
+        """The rows of a step: the next piece of an endless row of shuffled passes over the triples, for its side."""
+        side, n, pieces, wanted = SIDES[step % 2], len(self.triples), [], self.size
+        at = step // 2 * self.size
+        while wanted:
+            pass_number, offset = divmod(at, n)
+            piece = self._pass(side, pass_number)[offset : offset + wanted]
+            pieces.append(piece)
+            at, wanted = at + len(piece), wanted - len(piece)
+        return torch.cat(pieces)
+
+    def _pass(self, side: Side, number: int) -> torch.Tensor:
+        if self._shuffled.get(side, (-1,))[0] != number:
+            generator = generator_for(self.seed, self.stream + SIDES.index(side), number)
+            order = torch.randperm(len(self.triples), generator=generator).to(self.device)
+            self._shuffled[side] = (number, order)
+        return self._shuffled[side][1]
+
+
+def generator_for(seed: int, stream: int, number: int, device: torch.device | None = None) -> torch.Generator:
+    """The random numbers of one purpose (stream) at one step or pass.
+
+    Example:
+        >>> torch.equal(*(torch.rand(3, generator=generator_for(0, 1, 2)) for _ in range(2)))
+        True
+    """
+    state = np.random.SeedSequence((seed, stream, number)).generate_state(1, np.uint64)[0]
+    return torch.Generator(device or "cpu").manual_seed(int(state >> np.uint64(1)))
+
+
+def explicit_negatives(examples: Examples, batch: int, seed: int, device: torch.device) -> Passes | None:
+    """Explicit negatives in pieces for each step: a pass over them lasts as long as one over the positives.
+
+    A piece is never larger than a batch of positives, however many there are.
+
+    Example:
+        >>> explicit_negatives(Examples.of(np.array([[0, 0, 1]])), 4, 0, torch.device("cpu")) is None
+        True
+    """
+    negatives, positives = len(examples.negatives), len(examples.positives)
+    if not negatives:
+        return None
+    size = min(batch, positives, -(-negatives * min(batch, positives) // positives))
+    return Passes(examples.negatives, np.ones(negatives), size, seed, device, stream=4)
+
+
 class Sampler:
-    """Draws the batch of any step: tail and head corruption in turn, positives in shuffled passes.
+    """Draws the batch of any step: positives in shuffled passes, and negatives for chunks of them.
 
     Example:
         >>> examples = Examples.of(np.array([[0, 0, 1], [1, 0, 2]]))
@@ -56,69 +139,32 @@ class Sampler:
         seed: int,
         device: torch.device,
     ) -> None:
-        self.entities = entities
-        self.size = min(batch, len(examples.positives))
-        self.negatives = negatives
-        self.share = min(share, self.size)
-        self.seed = seed
-        self.device = device
-        self.positives = torch.from_numpy(examples.positives.copy()).to(device)
+        self.entities, self.negatives, self.seed, self.device = entities, negatives, seed, device
         weights = examples.weights * subsampling_weights(examples.positives)
-        self.weights = torch.from_numpy(weights.astype(np.float32)).to(device)
-        self._shuffled: dict[Side, tuple[int, torch.Tensor]] = {}
+        self.positives = Passes(examples.positives, weights, batch, seed, device)
+        self.chunks = -(-self.positives.size // min(share, self.positives.size))
 
     @cached_property
     def _positive_keys(self) -> dict[Side, torch.Tensor]:
         """For each side the sorted keys of the positives, for exact filtering."""
-        h, r, t = self.positives.unbind(1)
+        h, r, t = self.positives.triples.unbind(1)
         return {side: torch.sort(self._keys(*((h, r, t) if side == "tail" else (t, r, h))))[0] for side in SIDES}
 
     def batch(self, step: int) -> Batch:
         """The batch of one step."""
-        side = SIDES[step % 2]
-        rows = self._rows(side, step // 2)
-        chunks = -(-self.size // self.share)
-        filled = torch.nn.functional.pad(rows, (0, chunks * self.share - self.size)).view(chunks, self.share)
-        weight = self.weights[filled].flatten()
-        weight[self.size :] = 0
-        h, r, t = self.positives[filled].unbind(-1)
-        known, answer = (h, t) if side == "tail" else (t, h)
-        generator = self._generator(1, step)
-        negative = torch.randint(self.entities, (chunks, self.negatives), generator=generator).to(self.device)
-        usable = ~self._is_positive(side, known[:, :, None], r[:, :, None], negative[:, None, :])
-        return Batch(side, known, r, answer, weight.view(chunks, self.share), negative, usable)
-
-    def _rows(self, side: Side, number: int) -> torch.Tensor:
-        """The rows of a side's batch: the next piece of an endless row of shuffled passes over the positives."""
-        n, pieces, wanted = len(self.positives), [], self.size
-        at = number * self.size
-        while wanted:
-            pass_number, offset = divmod(at, n)
-            piece = self._pass(side, pass_number)[offset : offset + wanted]
-            pieces.append(piece)
-            at, wanted = at + len(piece), wanted - len(piece)
-        return torch.cat(pieces)
-
-    def _pass(self, side: Side, number: int) -> torch.Tensor:
-        if self._shuffled.get(side, (-1,))[0] != number:
-            generator = self._generator(2 + SIDES.index(side), number)
-            order = torch.randperm(len(self.positives), generator=generator).to(self.device)
-            self._shuffled[side] = (number, order)
-        return self._shuffled[side][1]
-
-    def _generator(self, stream: int, number: int) -> torch.Generator:
-        state = np.random.SeedSequence((self.seed, stream, number)).generate_state(1, np.uint64)[0]
-        return torch.Generator().manual_seed(int(state >> np.uint64(1)))
+        q = self.positives.queries(step, self.chunks)
+        generator = generator_for(self.seed, 1, step)
+        negative = torch.randint(self.entities, (self.chunks, self.negatives), generator=generator).to(self.device)
+        return Batch(q.side, q.known, q.relation, q.answer, q.weight, negative, self._usable(q, negative))
 
     def _keys(self, known: torch.Tensor, relation: torch.Tensor, answer: torch.Tensor) -> torch.Tensor:
         return (relation * self.entities + known) * self.entities + answer
 
-    def _is_positive(
-        self, side: Side, known: torch.Tensor, relation: torch.Tensor, answer: torch.Tensor
-    ) -> torch.Tensor:
-        keys, wanted = self._positive_keys[side], self._keys(known, relation, answer)
+    def _usable(self, q: Queries, negative: torch.Tensor) -> torch.Tensor:
+        keys = self._positive_keys[q.side]
+        wanted = self._keys(q.known[:, :, None], q.relation[:, :, None], negative[:, None, :])
         at = torch.searchsorted(keys, wanted).clamp_(max=len(keys) - 1)
-        return keys[at] == wanted
+        return keys[at] != wanted
 
 
 def subsampling_weights(triples: IntArray) -> FloatArray:

@@ -1,9 +1,9 @@
-"""The embedding model itself: vectors for entities and relations, trained by the paper's recipe."""
+"""The embedding model itself: vectors for entities and relations, trained by one of two recipes."""
 
-from collections.abc import Iterator
+import hashlib
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -14,43 +14,25 @@ from plogicnet import config
 from plogicnet.errors import InputError
 from plogicnet.files import replacing
 from plogicnet.graph import HEAD, RELATION, TAIL, IntArray, Side
-from plogicnet.kge.loss import self_adversarial_loss
-from plogicnet.kge.protocol import Examples
-from plogicnet.kge.sampling import Sampler
-from plogicnet.kge.transe import TransE
+from plogicnet.kge.loss import (
+    one_vs_all_loss,
+    one_vs_all_rejected_loss,
+    rejected_loss,
+    self_adversarial_loss,
+    weighted_mean,
+)
+from plogicnet.kge.models import make_geometry
+from plogicnet.kge.protocol import Checkpoint, Examples, Validate
+from plogicnet.kge.sampling import Passes, Queries, Sampler, explicit_negatives, generator_for
+from plogicnet.kge.training import train
 from plogicnet.progress import Progress, silent
 
-LOOK_EVERY = 50
-"""Steps between two looks at the loss: reading it back would hold up a GPU."""
 SCORE_AT_ONCE = 65_536
 WORTH_THREADS = 1 << 24
 """From so many differences of coordinates a step on, several threads are worth their overhead."""
-
-
-class Geometry(Protocol):
-    """How a model turns (entity, relation, side) into a query vector and compares it with candidates."""
-
-    def query(self, known: torch.Tensor, relation: torch.Tensor, side: Side) -> torch.Tensor:
-        """The query vectors."""
-        ...
-
-    def pair(self, queries: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:
-        """Scores of queries with one candidate each: (..., d) and (..., d) give (...)."""
-        ...
-
-    def cross(self, queries: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:
-        """Scores of every query with every candidate: (..., n, d) and (..., m, d) give (..., n, m)."""
-        ...
-
-
-def make_geometry(settings: config.KGE) -> Geometry:
-    """The geometry that the settings name.
-
-    Example:
-        >>> type(make_geometry(config.KGE())).__name__
-        'TransE'
-    """
-    return {"TransE": TransE}[settings.model](settings.gamma)
+DROPOUT = 6
+"""The stream of random numbers that dropout draws from."""
+Loss = Callable[[int], torch.Tensor]
 
 
 def pick_device(name: str) -> torch.device:
@@ -66,10 +48,10 @@ def pick_device(name: str) -> torch.device:
 
 
 @contextmanager
-def _threads_for(settings: config.KGE) -> Iterator[None]:
+def _threads_for(work: int) -> Iterator[None]:
     """One thread for small steps: more gain nothing, and wait long for each other where a core is busy elsewhere."""
     before = torch.get_num_threads()
-    if settings.batch * settings.negatives * settings.dim < WORTH_THREADS:
+    if work < WORTH_THREADS:
         torch.set_num_threads(1)
     try:
         yield
@@ -80,6 +62,9 @@ def _threads_for(settings: config.KGE) -> Iterator[None]:
 class VectorModel:
     """Entity and relation vectors under a geometry; an `Embedding`.
 
+    A model with reciprocal relations has two vectors a relation, the second for asking after heads: (t, r⁻¹, ?). The
+    score of a triple is then the mean of both ways of asking.
+
     Example:
         >>> model = VectorModel(entities=3, relations=1, settings=config.KGE(dim=4, steps=2, batch=2, negatives=2))
         >>> model.fit(Examples.of(np.array([[0, 0, 1], [1, 0, 2]])), seed=0)
@@ -89,100 +74,176 @@ class VectorModel:
 
     def __init__(self, entities: int, relations: int, settings: config.KGE, device: str = "cpu") -> None:
         self.settings = settings
-        self.geometry = make_geometry(settings)
         self.device = pick_device(device)
-        self.entity = torch.zeros(entities, settings.dim, device=self.device)
-        self.relation = torch.zeros(relations, settings.dim, device=self.device)
+        self.geometry = make_geometry(settings, self.device)
+        self.relations = relations
+        self.slope, self.offset = 1.0, 0.0
+        width, relation_width = self.geometry.widths
+        self.entity = torch.zeros(entities, width, device=self.device)
+        self.relation = torch.zeros(relations * (1 + self.geometry.reciprocal), relation_width, device=self.device)
+        extra = self.geometry.initial_extra(torch.Generator())
+        self.geometry.extra = {name: torch.zeros_like(value, device=self.device) for name, value in extra.items()}
 
-    def fit(self, examples: Examples, seed: int, warm: bool = False, progress: Progress = silent) -> None:
-        """Adam on the self-adversarial loss; the rate falls to a tenth, with fresh Adam state, at half of the steps."""
-        with _threads_for(self.settings):
-            self._fit(examples, seed, warm, progress)
+    @property
+    def parameters(self) -> dict[str, torch.Tensor]:
+        """Everything that is learned, by name."""
+        return {"entity": self.entity, "relation": self.relation, **self.geometry.extra}
 
-    def _fit(self, examples: Examples, seed: int, warm: bool, progress: Progress) -> None:
-        s = self.settings
-        if len(examples.negatives):
-            raise InputError("em.hidden_negatives: explicit negatives are planned but not built yet")
+    def fit(
+        self,
+        examples: Examples,
+        seed: int,
+        warm: bool = False,
+        progress: Progress = silent,
+        *,
+        validate: Validate | None = None,
+        checkpoint: Checkpoint | None = None,
+    ) -> None:
+        """Trains by the recipe of the settings; see `Embedding.fit`.
+
+        Example:
+            >>> model = VectorModel(3, 1, config.KGE(model="ComplEx", recipe="one_vs_all", dim=4, steps=2, batch=2))
+            >>> model.fit(Examples.of(np.array([[0, 0, 1], [1, 0, 2]])), seed=0, validate=lambda: 0.5)
+        """
+        if not len(examples.positives):
+            raise InputError("there is no triple to learn from: the embedding needs at least one in train")
         if not warm:
             self._initialise(seed)
-        parameters = [self.entity.requires_grad_(), self.relation.requires_grad_()]
+        self.rescale(1.0, 0.0)
+        compared = len(self.entity) if self.settings.recipe == "one_vs_all" else self.settings.negatives
+        with _threads_for(self.settings.batch * compared * self.settings.dim):
+            fingerprint = self._fingerprint(examples, seed, warm, validate is not None) if checkpoint else ""
+            loss = self._loss(examples, seed)
+            train(self.parameters, loss, self.settings, fingerprint, progress, validate, checkpoint)
+
+    def _loss(self, examples: Examples, seed: int) -> Loss:
+        """The loss of each step by the recipe, explicit negatives included."""
+        positive = (self._one_vs_all if self.settings.recipe == "one_vs_all" else self._sampled)(examples, seed)
+        passes = explicit_negatives(examples, self.settings.batch, seed, self.device)
+        if passes is None:
+            return positive
+        return lambda step: positive(step) + self._rejected(passes.queries(step))
+
+    def _sampled(self, examples: Examples, seed: int) -> Loss:
+        """The paper's recipe: self-adversarial sampled negatives, and the L3 penalty on the whole tables."""
+        s = self.settings
         sampler = Sampler(examples, len(self.entity), s.batch, s.negatives, s.share_negatives, seed, self.device)
-        try:
-            with progress(f"training {s.model}, steps", s.steps) as advance:
-                for step in range(s.steps):
-                    if step in (0, s.steps // 2):
-                        optimizer = torch.optim.Adam(parameters, lr=s.learning_rate / (10 if step else 1))
-                    optimizer.zero_grad()
-                    loss = self._loss(sampler, step)
-                    loss.backward()  # type: ignore[no-untyped-call]
-                    optimizer.step()
-                    if (step + 1) % LOOK_EVERY == 0 or step + 1 == s.steps:
-                        advance((step % LOOK_EVERY) + 1, f"loss {self._looked_at(loss.detach(), step):.4f}")
-            self._looked_at(self.entity.detach().abs().sum(), s.steps)  # the last update may have been one too far
-        finally:
-            for parameter in parameters:
-                parameter.requires_grad_(False).grad = None
+
+        def loss(step: int) -> torch.Tensor:
+            b = sampler.batch(step)
+            query = self._query(b, dropout=(seed, step))
+            positive = self.geometry.pair(query, embedding(b.answer, self.entity))
+            negative = self.geometry.cross(query, embedding(b.negative, self.entity))
+            value = self_adversarial_loss(positive, negative, b.usable, b.weight, s.adversarial_temperature)
+            if s.regularization:
+                value = value + s.regularization * (self.entity.norm(p=3) ** 3 + self.relation.norm(p=3) ** 3)
+            return value
+
+        return loss
+
+    def _one_vs_all(self, examples: Examples, seed: int) -> Loss:
+        """Cross-entropy over all entities, and the N3 penalty on the batch's own vectors."""
+        s = self.settings
+        passes = Passes(examples.positives, examples.weights, s.batch, seed, self.device)
+
+        def loss(step: int) -> torch.Tensor:
+            b = passes.queries(step)
+            query = self._query(b, dropout=(seed, step))
+            value = one_vs_all_loss(self.geometry.cross(query, self.entity), b.answer, b.weight)
+            if s.regularization:
+                used = [embedding(b.known, self.entity), self._relation(b), embedding(b.answer, self.entity)]
+                cubes = sum((self.geometry.cubes(v) for v in used), torch.zeros_like(b.weight))
+                value = value + s.regularization * weighted_mean(cubes, b.weight)
+            return value
+
+        return loss
+
+    def _rejected(self, b: Queries) -> torch.Tensor:
+        """The explicit negatives' part of the loss."""
+        query = self._query(b)
+        if self.settings.recipe == "one_vs_all":
+            return one_vs_all_rejected_loss(self.geometry.cross(query, self.entity), b.answer)
+        return rejected_loss(self.geometry.pair(query, embedding(b.answer, self.entity)))
+
+    def _query(self, b: Queries, dropout: tuple[int, int] | None = None) -> torch.Tensor:
+        # `embedding` gathers rows as indexing does, but adds up gradients in the same order on any number of threads
+        inputs = [embedding(b.known, self.entity), self._relation(b)]
+        rate = self.settings.dropout
+        if dropout and rate:
+            generator = generator_for(dropout[0], DROPOUT, dropout[1], self.device)
+            keep = (torch.rand(v.shape, generator=generator, device=self.device) >= rate for v in inputs)
+            inputs = [v * k / (1 - rate) for v, k in zip(inputs, keep, strict=True)]
+        return self.geometry.query(inputs[0], inputs[1], "tail" if self.geometry.reciprocal else b.side)
+
+    def _relation(self, b: Queries) -> torch.Tensor:
+        """The relations' vectors; the reciprocal ones stand in the second half of the table."""
+        return embedding(b.relation + self.relations * (self.geometry.reciprocal and b.side == "head"), self.relation)
 
     @torch.no_grad()
     def score(self, triples: IntArray) -> torch.Tensor:
         """The scores of given triples."""
         pieces = [torch.empty(0, device=self.device)]
+        sides: list[Side] = ["tail", "head"] if self.geometry.reciprocal else ["tail"]
         for start in range(0, len(triples), SCORE_AT_ONCE):
-            part = torch.from_numpy(triples[start : start + SCORE_AT_ONCE].copy()).to(self.device)
-            query = self.geometry.query(self.entity[part[:, HEAD]], self.relation[part[:, RELATION]], "tail")
-            pieces.append(self.geometry.pair(query, self.entity[part[:, TAIL]]))
-        return torch.cat(pieces)
+            part = triples[start : start + SCORE_AT_ONCE]
+            pieces.append(torch.stack([self._pairs(part, side) for side in sides]).mean(0))
+        return self._scaled(torch.cat(pieces))
+
+    def _pairs(self, triples: IntArray, side: Side) -> torch.Tensor:
+        known, asked = (HEAD, TAIL) if side == "tail" else (TAIL, HEAD)
+        query = self._query(self._queries(triples[:, known], triples[:, RELATION], side))
+        return self.geometry.pair(query, self.entity[torch.from_numpy(triples[:, asked].copy()).to(self.device)])
 
     @torch.no_grad()
     def score_all(self, known: IntArray, relations: IntArray, side: Side) -> torch.Tensor:
         """The scores of all entities for each query."""
-        entity = self.entity[torch.from_numpy(known.copy()).to(self.device)]
-        relation = self.relation[torch.from_numpy(relations.copy()).to(self.device)]
-        return self.geometry.cross(self.geometry.query(entity, relation, side), self.entity)
+        return self._scaled(self.geometry.cross(self._query(self._queries(known, relations, side)), self.entity))
+
+    def _queries(self, known: IntArray, relations: IntArray, side: Side) -> Queries:
+        entity, relation = (torch.from_numpy(a.copy()).to(self.device) for a in (known, relations))
+        return Queries(side, entity, relation, entity, entity)
+
+    def _scaled(self, scores: torch.Tensor) -> torch.Tensor:
+        return scores if (self.slope, self.offset) == (1.0, 0.0) else self.slope * scores + self.offset
+
+    def rescale(self, slope: float, offset: float) -> None:
+        """From now on scores are slope · (the model's own) + offset, until the next fit."""
+        if not (slope > 0 and np.isfinite([slope, offset]).all()):
+            raise ValueError(f"a scale of slope {slope} and offset {offset} would not keep the order of scores")
+        self.slope, self.offset = slope, offset
 
     def vectors(self) -> torch.Tensor:
         """The entities' vectors."""
         return self.entity
 
     def save(self, path: Path) -> None:
-        """Writes the vectors as safetensors."""
+        """Writes parameters and scale as safetensors."""
+        tensors = {name: p.cpu() for name, p in self.parameters.items()}
         with replacing(path) as beside:
-            save_file({"entity": self.entity.cpu(), "relation": self.relation.cpu()}, beside)
+            save_file(tensors | {"platt": torch.tensor([self.slope, self.offset], dtype=torch.float64)}, beside)
 
     def load(self, path: Path) -> None:
-        """Reads the vectors; they must have this model's shapes."""
+        """Reads what `save` wrote; it must have this model's shapes."""
         tensors = load_file(path)
-        own = {"entity": self.entity, "relation": self.relation}
-        for name, table in own.items():
-            if name not in tensors or tensors[name].shape != table.shape:
+        for name, own in self.parameters.items():
+            if name not in tensors or tensors[name].shape != own.shape:
                 found = tuple(tensors[name].shape) if name in tensors else "none"
-                raise InputError(f"{path}: {name} vectors of shape {tuple(table.shape)} expected, found {found}")
-        for name, table in own.items():
-            table.copy_(tensors[name])
+                raise InputError(f"{path}: {name} vectors of shape {tuple(own.shape)} expected, found {found}")
+        for name, own in self.parameters.items():
+            own.copy_(tensors[name])
+        self.rescale(*(tensors["platt"].tolist() if "platt" in tensors else (1.0, 0.0)))
 
     def _initialise(self, seed: int) -> None:
-        """Uniform within ±(γ + 2)/dim, as the recipe has it."""
         generator = torch.Generator().manual_seed(seed)
-        bound = (self.settings.gamma + 2.0) / self.settings.dim
         for table in (self.entity, self.relation):
-            table.copy_((torch.rand(table.shape, generator=generator) * 2 - 1) * bound)
+            table.copy_(self.geometry.initial((table.shape[0], table.shape[1]), generator))
+        for name, value in self.geometry.initial_extra(generator).items():
+            self.geometry.extra[name].copy_(value)
 
-    def _loss(self, sampler: Sampler, step: int) -> torch.Tensor:
-        b = sampler.batch(step)
-        # `embedding` gathers rows as indexing does, but adds up gradients in the same order on any number of threads
-        query = self.geometry.query(embedding(b.known, self.entity), embedding(b.relation, self.relation), b.side)
-        positive = self.geometry.pair(query, embedding(b.answer, self.entity))
-        negative = self.geometry.cross(query, embedding(b.negative, self.entity))
-        loss = self_adversarial_loss(positive, negative, b.usable, b.weight, self.settings.adversarial_temperature)
-        if self.settings.regularization:
-            loss = loss + self.settings.regularization * (self.entity.norm(p=3) ** 3 + self.relation.norm(p=3) ** 3)
-        return loss
-
-    def _looked_at(self, loss: torch.Tensor, step: int) -> float:
-        value = float(loss)
-        if not np.isfinite(value):
-            raise FloatingPointError(
-                f"training left the finite numbers by step {step + 1}; a smaller kge.learning_rate"
-                f" (now {self.settings.learning_rate:g}) usually helps"
-            )
-        return value
+    def _fingerprint(self, examples: Examples, seed: int, warm: bool, validated: bool) -> str:
+        """What a training hangs on; a checkpoint serves only where all of it is the same."""
+        digest = hashlib.sha256(repr((self.settings, seed, warm, validated, self.entity.shape)).encode())
+        start = [p.cpu().numpy() for p in self.parameters.values()] if warm else []
+        for array in (examples.positives, examples.weights, examples.negatives, *start):
+            digest.update(np.ascontiguousarray(array).tobytes())
+        return digest.hexdigest()

@@ -136,6 +136,9 @@ class EM:
     """The loop in which rules and vectors teach each other."""
 
     iterations: int = setting(2, "EM iterations", low=1)
+    patience: int = setting(
+        0, "stop after so many iterations without gain on validation, keep the best; 0: run all, keep the last", low=0
+    )
     rules: bool = setting(True, "false: the embedding alone")
     embedding: bool = setting(True, "false: the rules alone")
     targets: Literal["hard", "soft"] = setting(
@@ -144,7 +147,7 @@ class EM:
     )
     tau_triplet: float = setting(0.5, "p_w from which on a hidden triple is accepted", low=0, high=1)
     hidden_negatives: Literal["none", "explicit"] = setting(
-        "none", "explicit: rejected hidden triples are extra negatives", later=["explicit"]
+        "none", "explicit: rejected hidden triples are extra negatives"
     )
     warm_start: bool = setting(False, "true: go on from the last iteration's vectors")
     combine: Literal["probability", "log_odds"] = setting(

@@ -1,16 +1,20 @@
 """The variational EM loop: the one place where the rule model and the embedding model meet."""
 
+import copy
 import logging
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
+from scipy import special
 
 from plogicnet.config import Config
-from plogicnet.evaluation import Ranks, System, rank, summary
+from plogicnet.evaluation import Ranks, System, rank, sample, summary
 from plogicnet.graph import BoolArray, FloatArray, KnowledgeGraph, TripleSet
-from plogicnet.kge import Embedding, Examples, VectorModel
+from plogicnet.kge import Checkpoint, Embedding, Examples, VectorModel, platt
 from plogicnet.mln import RuleModel, RuleScores, build_rule_model, m_step
 from plogicnet.progress import Clock, Progress, silent
 from plogicnet.rules import RuleTable
@@ -20,14 +24,24 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Outcome:
-    """What EM leaves behind: everything that a run is made of."""
+    """What EM leaves behind after an iteration: everything that a run is made of, and that the next goes on from."""
 
     embedding: Embedding | None
     rule_model: RuleModel
     hidden_q: FloatArray
     accepted: BoolArray
     lambda_: float
-    history: tuple[dict[str, object], ...]
+    history: tuple[dict[str, Any], ...]
+
+    @property
+    def iteration(self) -> int:
+        """How many EM iterations led here."""
+        return len(self.history)
+
+    @property
+    def merit(self) -> float:
+        """How good it is on the validation triples: the MRR of pLogicNet*."""
+        return float(self.history[-1]["valid"]["plogicnet*"]["mrr"])
 
 
 def examples(graph: KnowledgeGraph, model: RuleModel, accepted: BoolArray, config: Config) -> Examples:
@@ -39,57 +53,178 @@ def examples(graph: KnowledgeGraph, model: RuleModel, accepted: BoolArray, confi
     hidden, p_w = model.groundings.hidden, model.hidden_p_w
     taken = accepted if config.em.targets == "hard" else p_w > 0
     weights = np.ones(int(taken.sum())) if config.em.targets == "hard" else p_w[taken]
-    return Examples.of(
-        np.concatenate([graph.train, hidden[taken]]), np.concatenate([np.ones(len(graph.train)), weights])
+    rejected = hidden[~accepted] if config.em.hidden_negatives == "explicit" else hidden[:0]
+    return Examples(
+        np.concatenate([graph.train, hidden[taken]]), np.concatenate([np.ones(len(graph.train)), weights]), rejected
     )
+
+
+def begin(
+    graph: KnowledgeGraph, config: Config, rules: RuleTable, constraints: RuleTable, progress: Progress = silent
+) -> Outcome:
+    """Where EM begins: rules without weights, an embedding without training.
+
+    Example:
+        >>> begin(graph, config, rules, constraints)  # doctest: +SKIP
+    """
+    model = build_rule_model(graph, config, rules, constraints, progress=progress)
+    hidden_q = np.zeros(len(model.groundings.hidden))
+    embedding = make_embedding(graph, config) if config.em.embedding else None
+    return Outcome(embedding, model, hidden_q, np.zeros(len(hidden_q), dtype=bool), 0.0, ())
+
+
+def make_embedding(graph: KnowledgeGraph, config: Config) -> VectorModel:
+    """The embedding model of the settings, untrained.
+
+    Example:
+        >>> make_embedding(graph, config)  # doctest: +SKIP
+    """
+    return VectorModel(len(graph.entities), len(graph.relations), config.kge, config.device)
 
 
 def run_em(
     graph: KnowledgeGraph,
     config: Config,
+    start: Outcome,
+    clock: Clock,
+    progress: Progress = silent,
+    checkpoint: Checkpoint | None = None,
+    reached: Callable[[Outcome], None] = lambda _: None,
+    best: Outcome | None = None,
+) -> Outcome:
+    """Trains q_θ and p_w in turn; the first E-step learns from the observed triples alone.
+
+    Args:
+        graph: what to learn from.
+        config: the settings.
+        start: where to go on from; `begin` gives the beginning.
+        clock: takes the times.
+        progress: how long steps are shown.
+        checkpoint: where an E-step keeps its place.
+        reached: is told what each iteration leaves behind.
+        best: the best of the iterations before `start`; with em.patience, the best of all is what is given back.
+
+    Example:
+        >>> run_em(graph, config, begin(graph, config, rules, constraints), Clock())  # doctest: +SKIP
+    """
+    now = start
+    # without the one half there is nothing to iterate over
+    iterations = config.em.iterations if config.em.embedding and len(start.rule_model.rules) else 1
+    while now.iteration < iterations and not _has_stalled(now, config):
+        now = _iterated(graph, config, now, clock, progress, checkpoint)
+        log.info("EM iteration %d of %d: %s", now.iteration, iterations, now.history[-1])
+        reached(now)
+        if config.em.patience and (best is None or now.merit > best.merit):
+            best = replace(now, embedding=copy.deepcopy(now.embedding))  # the next E-step trains in place
+    return now if best is None else replace(best, history=now.history)
+
+
+def _has_stalled(now: Outcome, config: Config) -> bool:
+    merits = [line["valid"]["plogicnet*"]["mrr"] for line in now.history]
+    return bool(config.em.patience and merits and len(merits) - 1 - int(np.argmax(merits)) >= config.em.patience)
+
+
+def _iterated(
+    graph: KnowledgeGraph,
+    config: Config,
+    last: Outcome,
+    clock: Clock,
+    progress: Progress,
+    checkpoint: Checkpoint | None,
+) -> Outcome:
+    """One E-step and one M-step."""
+    iteration, model, embedding, hidden_q = last.iteration + 1, last.rule_model, last.embedding, last.hidden_q
+    seed = config.seed * 1000 + iteration
+    if embedding is not None:
+        learned_from = examples(graph, model, last.accepted, config) if iteration > 1 else Examples.of(graph.train)
+        with clock("e_step"):
+            judge = partial(_merit, graph, config, embedding) if config.kge.validate_every else None
+            warm = config.em.warm_start and iteration > 1
+            embedding.fit(learned_from, seed, warm, progress, validate=judge, checkpoint=checkpoint)
+            if config.kge.recipe == "one_vs_all":
+                _scale(graph, config, embedding)
+        hidden_q = _hidden_q(embedding, model)
+    return _after_m_step(graph, config, last, hidden_q, clock, progress)
+
+
+def _hidden_q(embedding: Embedding | None, model: RuleModel) -> FloatArray:
+    hidden = model.groundings.hidden
+    return np.zeros(len(hidden)) if embedding is None else torch.sigmoid(embedding.score(hidden).double()).cpu().numpy()
+
+
+def _after_m_step(
+    graph: KnowledgeGraph, config: Config, last: Outcome, hidden_q: FloatArray, clock: Clock, progress: Progress
+) -> Outcome:
+    """The M-step with the embedding as it is, and how good both are on validation."""
+    iteration, embedding = last.iteration + 1, last.embedding
+    with clock("m_step"):
+        model = m_step(last.rule_model, hidden_q, config, config.seed * 1000 + iteration)
+    accepted = model.hidden_p_w >= config.em.tau_triplet
+    with clock("validate"):
+        lambda_, figures = validate(graph, config, embedding, model.scores(graph), progress)
+    line = {
+        "iteration": iteration,
+        **_discovered(graph, model, accepted),
+        "elbo": _elbo_parts(model, hidden_q),
+        "lambda": lambda_,
+        "valid": figures,
+    }
+    return Outcome(embedding, model, hidden_q, accepted, lambda_, (*last.history, line))
+
+
+def _merit(graph: KnowledgeGraph, config: Config, embedding: Embedding) -> float:
+    """The embedding's own MRR on valid, by which its training may stop early."""
+    alone, memory = {"embedding": System(constraint=False)}, config.evaluation.batch_memory_mb
+    ranks = rank(graph, "valid", embedding, _no_rules(graph), alone, memory)
+    return float(summary(ranks["embedding"].realistic)["mrr"])
+
+
+def _no_rules(graph: KnowledgeGraph) -> RuleScores:
+    none = TripleSet.of([], len(graph.entities))
+    n = len(graph.relations)
+    return RuleScores(none, np.zeros(0), np.zeros(n), np.zeros(n, dtype=bool), graph.observed)
+
+
+def _scale(graph: KnowledgeGraph, config: Config, embedding: Embedding) -> None:
+    """Makes σ(score) of a softmax-trained model a probability, by validation triples against sampled corruptions."""
+    labels = sample(graph, "valid", ["train", "valid"], config.seed)
+    scores = embedding.score(labels.triples).double().cpu().numpy()
+    embedding.rescale(*platt(scores, labels.label, labels.count))
+
+
+def _elbo_parts(model: RuleModel, hidden_q: FloatArray) -> dict[str, float]:
+    """The parts of Eq. 4's bound that can be had: the pseudolikelihood under q in place of E_q log p, and q's entropy.
+
+    Both over the triples that some rule reaches; what no rule reaches is the same for all weights.
+    """
+    reached = np.diff(model.matrix.indptr) > 0
+    target = np.ones(len(reached))
+    target[~model.groundings.observed] = hidden_q
+    odds = model.log_odds
+    likelihood = np.sum((target * odds - np.logaddexp(0.0, odds))[reached])
+    return {"pseudolikelihood": float(likelihood), "entropy": float(np.sum(special.entr([hidden_q, 1 - hidden_q])))}
+
+
+def refit(
+    graph: KnowledgeGraph,
+    config: Config,
+    last: Outcome,
     rules: RuleTable,
     constraints: RuleTable,
     clock: Clock,
     progress: Progress = silent,
 ) -> Outcome:
-    """Trains q_θ and p_w in turn; the first E-step learns from the observed triples alone.
+    """An M-step for these rules, with the embedding as it is; the last iteration's entry in the history is replaced.
 
     Example:
-        >>> run_em(graph, config, rules, constraints, Clock())  # doctest: +SKIP
+        >>> refit(graph, config, outcome, rules, constraints, Clock())  # doctest: +SKIP
     """
     with clock("ground"):
         model = build_rule_model(graph, config, rules, constraints, progress=progress)
-        hidden_q = np.zeros(len(model.groundings.hidden))
-    embedding = None
-    if config.em.embedding:
-        embedding = VectorModel(len(graph.entities), len(graph.relations), config.kge, config.device)
-    accepted = np.zeros(len(hidden_q), dtype=bool)
-    history: list[dict[str, object]] = []
-    lambda_ = 0.0
-    # without the one half there is nothing to iterate over
-    iterations = config.em.iterations if config.em.embedding and len(rules) else 1
-    for iteration in range(1, iterations + 1):
-        seed = config.seed * 1000 + iteration
-        if embedding is not None:
-            learned_from = examples(graph, model, accepted, config) if iteration > 1 else Examples.of(graph.train)
-            with clock("e_step"):
-                embedding.fit(learned_from, seed, warm=config.em.warm_start and iteration > 1, progress=progress)
-            hidden_q = torch.sigmoid(embedding.score(model.groundings.hidden).double()).cpu().numpy()
-        with clock("m_step"):
-            model = m_step(model, hidden_q, config, seed)
-        accepted = model.hidden_p_w >= config.em.tau_triplet
-        with clock("validate"):
-            lambda_, figures = validate(graph, config, embedding, model.scores(graph), progress)
-        history.append(
-            {
-                "iteration": iteration,
-                **_discovered(graph, model, accepted),
-                "lambda": lambda_,
-                "valid": figures,
-            }
-        )
-        log.info("EM iteration %d of %d: %s", iteration, iterations, history[-1])
-    return Outcome(embedding, model, hidden_q, accepted, lambda_, tuple(history))
+        hidden_q = _hidden_q(last.embedding, model)
+    return _after_m_step(
+        graph, config, replace(last, rule_model=model, history=last.history[:-1]), hidden_q, clock, progress
+    )
 
 
 def systems(config: Config, lambda_: float) -> dict[str, System]:

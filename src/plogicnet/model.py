@@ -1,10 +1,11 @@
 """PLogicNet: fit, evaluate, predict, explain, save, load."""
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,7 +13,7 @@ from scipy import special
 
 from plogicnet import run
 from plogicnet.config import Config
-from plogicnet.em import Outcome, run_em, systems
+from plogicnet.em import Outcome, begin, refit, run_em, systems
 from plogicnet.errors import InputError
 from plogicnet.evaluation import (
     Calibration,
@@ -26,6 +27,7 @@ from plogicnet.evaluation import (
 )
 from plogicnet.graph import HEAD, RELATION, TAIL, BoolArray, FloatArray, IntArray, KnowledgeGraph, TripleSet
 from plogicnet.grounding import Mined, find_rules
+from plogicnet.kge import Checkpoint
 from plogicnet.mln import Reason, RuleScores, probability
 from plogicnet.progress import Clock, Progress, silent
 from plogicnet.rules import RuleTable, Statement, read_statements, statements_of
@@ -34,6 +36,7 @@ log = logging.getLogger(__name__)
 JUDGE_AT_ONCE = 262_144
 KEEP_AT_MOST = 1_000_000
 NEIGHBOURS = 5
+Announce = Callable[[Mapping[str, Any]], None]
 
 
 @dataclass(frozen=True)
@@ -130,13 +133,22 @@ class PLogicNet:
         """One entry per EM iteration."""
         return self.fitted.outcome.history
 
-    def fit(self, graph: KnowledgeGraph, progress: Progress = silent, rules: str | Path | None = None) -> "PLogicNet":
+    def fit(
+        self,
+        graph: KnowledgeGraph,
+        progress: Progress = silent,
+        rules: str | Path | None = None,
+        out: str | Path | None = None,
+        announce: Announce = lambda _: None,
+    ) -> "PLogicNet":
         """Mines rules, then trains vectors and rule weights in turn; calibrates and evaluates at the end.
 
         Args:
             graph: what to learn from.
             progress: how long steps are shown.
             rules: rules to add to the mined ones: a path of a file, or a text in the rule syntax.
+            out: a run directory that training is kept in as it goes, so that it can be resumed.
+            announce: is told what each EM iteration reached.
 
         Example:
             >>> PLogicNet().fit(graph, rules="=2: husband(X, Y) => wife(Y, X)")  # doctest: +SKIP
@@ -147,22 +159,96 @@ class PLogicNet:
         graph = graph.with_validation(config.seed)
         if graph.held_out:
             log.warning("no valid split: %d training triples are held out for λ and calibration", graph.held_out)
-        nothing = RuleTable.of([], [], [])
-        with self.clock("mine"):
-            mined = find_rules(graph, config, statements, progress) if config.em.rules else Mined(nothing, nothing, 0)
-        outcome = run_em(graph, config, mined.rules, mined.constraints, self.clock, progress)
+        if out is not None:
+            run.begin(Path(out), config, graph, statements)
+        return self._trained(run.Unfinished(config, graph, statements, None, None, 0), progress, out, announce)
+
+    @classmethod
+    def resume(
+        cls,
+        path: str | Path,
+        settings: Mapping[str, object] | None = None,
+        progress: Progress = silent,
+        announce: Announce = lambda _: None,
+    ) -> "PLogicNet":
+        """Goes on with a training where it stopped; a complete run is given more EM iterations if settings ask for it.
+
+        On a CPU the result is the same, bit by bit, as if it had never stopped.
+
+        Example:
+            >>> PLogicNet.resume("runs/family")  # doctest: +SKIP
+        """
+        unfinished = run.read_unfinished(Path(path), settings or {})
+        model = cls(unfinished.config)
+        _use_threads(unfinished.config)
+        return model._trained(unfinished, progress, path, announce)
+
+    def refit(
+        self, rules: str | Path | None = None, progress: Progress = silent, out: str | Path | None = None
+    ) -> "PLogicNet":
+        """Learns the rule weights again, for other rules if given; the vectors stay as they are.
+
+        Example:
+            >>> PLogicNet.load("runs/family").refit(Path("edited.rules"))  # doctest: +SKIP
+        """
+        f, config = self.fitted, self.config
+        old = f.outcome.rule_model
+        table, constraints = old.rules, old.constraints
+        if rules is not None:
+            alone = config.with_values({"rules.mine": False})
+            found = find_rules(f.graph, alone, self._statements(rules, f.graph), progress)
+            table, constraints = found.rules, found.constraints
+        last = refit(f.graph, config, f.outcome, table, constraints, self.clock, progress)
+        if out is not None:
+            run.keep(Path(out), f.graph, last, f.candidates, last.iteration)
+        return self._finished(f.graph, last, f.candidates, progress, out)
+
+    def _trained(
+        self, start: run.Unfinished, progress: Progress, out: str | Path | None, announce: Announce
+    ) -> "PLogicNet":
+        """Mines, unless that is done, iterates as often as is left, and finishes."""
+        config, graph, candidates, last = start.config, start.graph, start.candidates, start.last
+        if last is None:
+            nothing = RuleTable.of([], [], [])
+            with self.clock("mine"):
+                mined = Mined(nothing, nothing, 0)
+                if config.em.rules:
+                    mined = find_rules(graph, config, start.statements, progress)
+            candidates = mined.candidates
+            with self.clock("ground"):
+                last = begin(graph, config, mined.rules, mined.constraints, progress)
+        merits = [float(line["valid"]["plogicnet*"]["mrr"]) for line in last.history]
+        checkpoint = None if out is None else Checkpoint(Path(out) / run.CHECKPOINT / "e_step.safetensors")
+
+        def reached(now: Outcome) -> None:
+            merits.append(now.merit)
+            announce(now.history[-1])
+            if out is not None:
+                best = int(np.argmax(merits)) + 1 if config.em.patience else now.iteration
+                run.keep(Path(out), graph, now, candidates, best)
+
+        outcome = run_em(graph, config, last, self.clock, progress, checkpoint, reached, start.best)
+        return self._finished(graph, outcome, candidates, progress, out)
+
+    def _finished(
+        self, graph: KnowledgeGraph, outcome: Outcome, candidates: int, progress: Progress, out: str | Path | None
+    ) -> "PLogicNet":
+        """Calibrates, evaluates and, where there is a run directory, writes its files."""
+        config = self.config
         scores = outcome.rule_model.scores(graph)
         labels = sample(graph, "valid", ["train", "valid"], config.seed)
         labels = labels.take(~scores.forbidden(labels.triples))  # these are not judged by the regression
         calibration = calibrate(columns_of(outcome.embedding, scores, labels.triples), labels)
-        self._fitted = Fitted(graph, outcome, calibration, mined.candidates)
+        self._fitted = Fitted(graph, outcome, calibration, candidates)
         with self.clock("evaluate"):
             self.metrics = {
                 "lambda": outcome.lambda_,
                 "calibration": calibration.to_json(),
-                "candidates": mined.candidates,
+                "candidates": candidates,
             }
             self.metrics |= {s: self.evaluate(s, progress) for s in ("valid", "test") if len(graph.split(s))}
+        if out is not None:
+            self.save(out)
         return self
 
     def evaluate(self, split: str = "test", progress: Progress = silent) -> dict[str, object]:

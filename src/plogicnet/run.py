@@ -1,7 +1,9 @@
 """A run directory: everything needed to evaluate, predict and explain, in files that people and programs can read."""
 
 import json
-from collections.abc import Mapping
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,20 +12,63 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import csv
 
+from plogicnet import __version__
 from plogicnet.config import Config
 from plogicnet.errors import InputError
 from plogicnet.files import replacing, write_text
 from plogicnet.graph import SPLITS, KnowledgeGraph, Vocabulary, quoted, read_labels
-from plogicnet.rules import RuleTable
+from plogicnet.rules import RuleTable, Statement, read_statements
 
 if TYPE_CHECKING:
     from plogicnet.em import Outcome
 
 COLUMNS = ("head", "relation", "tail")
+FORMAT = 1
+"""Rises when an older version could no longer read a run right."""
+BEGUN = "run.json"
+"""Written when all that training goes on from is there."""
+COMPLETE = "metrics.json"
+"""Written last of all."""
+CHECKPOINT = "checkpoint"
+REACHED = "reached.json"
+"""Written last in the directory of each EM iteration."""
 FILES = (
     *("config.yaml", "graph.parquet", "entities.tsv", "relations.tsv"),
     *("rules.tsv", "hidden.parquet", "history.jsonl", "metrics.json"),
 )
+
+
+def begin(path: Path, config: Config, graph: KnowledgeGraph, statements: Sequence[Statement]) -> None:
+    """Writes all that a training goes on from, should it be stopped before its first EM iteration is over.
+
+    Example:
+        >>> begin(Path("runs/family"), config, graph, [])  # doctest: +SKIP
+    """
+    path.mkdir(parents=True, exist_ok=True)
+    (path / BEGUN).unlink(missing_ok=True)
+    shutil.rmtree(path / CHECKPOINT, ignore_errors=True)
+    (path / CHECKPOINT).mkdir()
+    write_text(path / "config.yaml", config.to_yaml())
+    _write_graph(path, graph)
+    write_text(path / CHECKPOINT / "written.rules", "".join(f"{statement}\n" for statement in statements))
+    write_text(path / BEGUN, json.dumps({"format": FORMAT, "version": __version__}) + "\n")
+
+
+def keep(path: Path, graph: KnowledgeGraph, outcome: "Outcome", candidates: int, best: int) -> None:
+    """Keeps what an EM iteration left behind, so that training can go on from it; only the last and the best are kept.
+
+    Example:
+        >>> keep(Path("runs/family"), graph, outcome, candidates=10, best=1)  # doctest: +SKIP
+    """
+    folder = path / CHECKPOINT / str(outcome.iteration)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    _write_outcome(folder, graph, outcome)
+    reached = {"candidates": candidates, "lambda": outcome.lambda_, "best": best}
+    write_text(folder / REACHED, json.dumps(reached) + "\n")
+    for other in _kept(path):
+        if other not in (outcome.iteration, best):
+            shutil.rmtree(path / CHECKPOINT / str(other))
 
 
 def write(
@@ -39,20 +84,119 @@ def write(
     Example:
         >>> write(Path("runs/family"), config, graph, outcome, metrics, {})  # doctest: +SKIP
     """
-    path.mkdir(parents=True, exist_ok=True)
-    (path / "metrics.json").unlink(missing_ok=True)
+    if not (path / BEGUN).is_file():
+        begin(path, config, graph, [])
+    (path / COMPLETE).unlink(missing_ok=True)
     write_text(path / "config.yaml", config.to_yaml())
-    _write_graph(path, graph)
-    model = outcome.rule_model
-    model.rules.joined(model.constraints).write(path / "rules.tsv")
-    _write_hidden(path / "hidden.parquet", graph, outcome)
-    if outcome.embedding is None:
-        (path / "embeddings.safetensors").unlink(missing_ok=True)
-    else:
-        outcome.embedding.save(path / "embeddings.safetensors")
-    write_text(path / "history.jsonl", "".join(json.dumps(line) + "\n" for line in outcome.history))
+    _write_outcome(path, graph, outcome)
     write_text(path / "timings.json", json.dumps({k: round(v, 3) for k, v in seconds.items()}, indent=1) + "\n")
-    write_text(path / "metrics.json", json.dumps(metrics, indent=1) + "\n")
+    write_text(path / COMPLETE, json.dumps(metrics, indent=1) + "\n")
+    shutil.rmtree(path / CHECKPOINT, ignore_errors=True)
+
+
+def _write_outcome(folder: Path, graph: KnowledgeGraph, outcome: "Outcome") -> None:
+    model = outcome.rule_model
+    model.rules.joined(model.constraints).write(folder / "rules.tsv")
+    _write_hidden(folder / "hidden.parquet", graph, outcome)
+    if outcome.embedding is None:
+        (folder / "embeddings.safetensors").unlink(missing_ok=True)
+    else:
+        outcome.embedding.save(folder / "embeddings.safetensors")
+    write_text(folder / "history.jsonl", "".join(json.dumps(line) + "\n" for line in outcome.history))
+
+
+@dataclass(frozen=True)
+class Unfinished:
+    """A run that training can go on with.
+
+    Attributes:
+        statements: the written rules.
+        last: what the last EM iteration left behind; None before the first is over.
+        best: what the best one left behind, where it is another.
+        candidates: how many rules were counted; 0 before the first iteration is over.
+    """
+
+    config: Config
+    graph: KnowledgeGraph
+    statements: list[Statement]
+    last: "Outcome | None"
+    best: "Outcome | None"
+    candidates: int
+
+
+def is_complete(path: Path) -> bool:
+    """Whether a run is trained to its end.
+
+    Example:
+        >>> is_complete(Path("nowhere"))
+        False
+    """
+    return (path / COMPLETE).is_file()
+
+
+def require_begun(path: Path) -> None:
+    """An error unless there is something to go on with.
+
+    Example:
+        >>> require_begun(Path("runs/family"))  # doctest: +SKIP
+    """
+    if not path.is_dir():
+        raise InputError(f"no run at {path}: no such directory; `plogicnet train GRAPH --out {path}` makes one")
+    if not (path / BEGUN).is_file():
+        raise InputError(f"{path}: training was stopped before anything was saved; begin it again with plogicnet train")
+    _require_format(path)
+
+
+def read_unfinished(path: Path, settings: Mapping[str, object]) -> Unfinished:
+    """Opens a run where its training stopped; a complete one too, to give it more EM iterations.
+
+    Example:
+        >>> read_unfinished(Path("runs/family"), {})  # doctest: +SKIP
+    """
+    require_begun(path)
+    config = Config().with_file(path / "config.yaml").with_values(settings)
+    graph = _read_graph(path)
+    if is_complete(path):
+        metrics = _read_json(path / COMPLETE)
+        last = _read_outcome(path, config, graph, metrics["lambda"])
+        return Unfinished(config, graph, [], last, None, metrics["candidates"])
+    written = path / CHECKPOINT / "written.rules"
+    statements = read_statements(written, graph) if written.is_file() else []
+    kept = _kept(path)
+    if not kept:
+        return Unfinished(config, graph, statements, None, None, 0)
+    reached = _read_json(path / CHECKPOINT / str(max(kept)) / REACHED)
+    outcomes = {
+        i: _read_outcome(
+            path / CHECKPOINT / str(i), config, graph, _read_json(path / CHECKPOINT / str(i) / REACHED)["lambda"]
+        )
+        for i in {max(kept), reached["best"]} & set(kept)
+    }
+    best = outcomes.get(reached["best"]) if config.em.patience else None
+    return Unfinished(config, graph, statements, outcomes[max(kept)], best, reached["candidates"])
+
+
+def _kept(path: Path) -> list[int]:
+    """The EM iterations whose outcome is whole on disk."""
+    folders = (path / CHECKPOINT).glob("*") if (path / CHECKPOINT).is_dir() else []
+    return sorted(int(f.name) for f in folders if f.name.isdecimal() and (f / REACHED).is_file())
+
+
+def _read_json(file: Path) -> dict[str, Any]:
+    try:
+        content: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{file} is damaged: {error}") from None
+    return content
+
+
+def _require_format(path: Path) -> None:
+    about = _read_json(path / BEGUN) if (path / BEGUN).is_file() else {"format": FORMAT}
+    if about["format"] > FORMAT:
+        raise InputError(
+            f"{path} was written by plogicnet {about.get('version')}, a newer version than this ({__version__});"
+            " update plogicnet to open it"
+        )
 
 
 def read_rules(path: Path) -> RuleTable:
@@ -71,36 +215,41 @@ def read(path: Path, settings: Mapping[str, object]) -> tuple[Config, KnowledgeG
     Example:
         >>> config, graph, outcome, metrics = read(Path("runs/family"), {})  # doctest: +SKIP
     """
-    from plogicnet.em import Outcome
-    from plogicnet.kge import VectorModel
-    from plogicnet.mln import build_rule_model
-
     _require_complete(path)
     config = Config().with_file(path / "config.yaml").with_values(settings)
-    metrics: dict[str, Any] = json.loads((path / "metrics.json").read_text(encoding="utf-8"))
+    metrics = _read_json(path / COMPLETE)
     graph = _read_graph(path)
-    table = RuleTable.read(path / "rules.tsv")
+    if config.em.embedding and not (path / "embeddings.safetensors").is_file():
+        raise InputError(f"{path} is damaged: its file embeddings.safetensors is missing")
+    return config, graph, _read_outcome(path, config, graph, metrics["lambda"]), metrics
+
+
+def _read_outcome(folder: Path, config: Config, graph: KnowledgeGraph, lambda_: float) -> "Outcome":
+    """What `_write_outcome` wrote; without the file of vectors, an embedding that is to be trained anew."""
+    from plogicnet.em import Outcome, make_embedding
+    from plogicnet.mln import build_rule_model
+
+    table = RuleTable.read(folder / "rules.tsv")
     rules, constraints = table.take(~table.constraints), table.take(table.constraints)
-    hidden = pq.read_table(path / "hidden.parquet")
-    model = build_rule_model(graph, config, rules, constraints, hidden["assumed"].to_numpy())
-    embedding = None
-    if config.em.embedding:
-        if not (path / "embeddings.safetensors").is_file():
-            raise InputError(f"{path} is damaged: its file embeddings.safetensors is missing")
-        embedding = VectorModel(len(graph.entities), len(graph.relations), config.kge, config.device)
-        embedding.load(path / "embeddings.safetensors")
-    history = tuple(json.loads(line) for line in (path / "history.jsonl").read_text(encoding="utf-8").splitlines())
-    outcome = Outcome(
-        embedding, model, hidden["q"].to_numpy(), hidden["accepted"].to_numpy(), metrics["lambda"], history
-    )
-    return config, graph, outcome, metrics
+    hidden = pq.read_table(folder / "hidden.parquet")
+    assumed = hidden["assumed"].to_numpy()
+    model = build_rule_model(graph, config, rules, constraints, assumed if assumed.any() else None)
+    embedding = make_embedding(graph, config) if config.em.embedding else None
+    if embedding is not None and (folder / "embeddings.safetensors").is_file():
+        embedding.load(folder / "embeddings.safetensors")
+    history = tuple(json.loads(line) for line in (folder / "history.jsonl").read_text(encoding="utf-8").splitlines())
+    return Outcome(embedding, model, hidden["q"].to_numpy(), hidden["accepted"].to_numpy(), lambda_, history)
 
 
 def _require_complete(path: Path) -> None:
     if not path.is_dir():
         raise InputError(f"no run at {path}: no such directory; `plogicnet train GRAPH --out {path}` makes one")
-    if not (path / "metrics.json").is_file():
-        raise InputError(f"{path} holds no complete run (there is no metrics.json); `plogicnet train` makes one")
+    _require_format(path)
+    if not is_complete(path):
+        how = (
+            f"`plogicnet resume {path}` goes on with it" if (path / BEGUN).is_file() else "`plogicnet train` makes one"
+        )
+        raise InputError(f"{path} holds no complete run (there is no metrics.json); {how}")
     for name in FILES:
         if not (path / name).is_file():
             raise InputError(f"{path} is damaged: its file {name} is missing")

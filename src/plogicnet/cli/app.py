@@ -1,9 +1,10 @@
 """The commands. Each parses its options, calls the library, and prints a table or one JSON object."""
 
 import logging
+import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -121,6 +122,9 @@ def train(
     config: ConfigFile = None,
     assignments: Assignments = None,
     seed: Seed = None,
+    seeds: Annotated[
+        str | None, typer.Option("--seeds", help="Several seeds, as 0,1,2: a run each, and their mean.")
+    ] = None,
     device: Device = None,
     threads: Threads = None,
     as_json: Json = False,
@@ -131,14 +135,96 @@ def train(
     from plogicnet.rules import read_statements
 
     settings = make_config(preset or (None if graph else DEMO_PRESET), config, assignments, seed, device, threads)
-    _refuse_existing(out)
+    runs = {s: out / f"seed-{s}" for s in _parse_seeds(seeds)} if seeds is not None else {settings.seed: out}
+    for folder in runs.values():
+        _refuse_existing(folder)
     opened = open_source(graph, settings, columns, split)
     if rules is not None:
         read_statements(rules, opened)  # a mistake is said before anything is made
-    with _new_run(out):
-        print(_cost(opened, settings), file=sys.stderr)
-        model = PLogicNet(settings).fit(opened, for_stderr(), rules)
-        model.save(out)
+    print(_cost(opened, settings), file=sys.stderr)
+    models = {}
+    for number, folder in runs.items():
+        with _new_run(folder), _resumable(folder):
+            fresh = PLogicNet(settings.with_values({"seed": number}))
+            models[number] = fresh.fit(opened, for_stderr(), rules, folder, _announce)
+    if len(models) > 1 or seeds is not None:
+        _show_seeds(models, out, as_json)
+    else:
+        _show_trained(models[settings.seed], out, as_json)
+
+
+@app.command()
+def resume(
+    run: Run,
+    assignments: Annotated[
+        list[str] | None, typer.Option("--set", help="em.iterations=N, to give a complete run more of them.")
+    ] = None,
+    device: Device = None,
+    threads: Threads = None,
+    as_json: Json = False,
+) -> None:
+    """Go on with a training that was stopped; or with a complete one, for more EM iterations."""
+    from plogicnet.config import Config
+    from plogicnet.model import PLogicNet
+    from plogicnet.progress import for_stderr
+    from plogicnet.run import is_complete, require_begun
+
+    for text in assignments or []:
+        if not text.startswith(("em.iterations=", "em.patience=")):
+            raise InputError(f"--set {text}: a run goes on with its own settings; only em.iterations may change")
+    require_begun(run)
+    own = Config().with_file(run / "config.yaml")
+    asked = own.with_assignments(assignments or [])
+    if is_complete(run) and asked.em.iterations <= own.em.iterations:
+        more = f"`plogicnet resume {run} --set em.iterations={own.em.iterations + 1}` gives it one more"
+        raise InputError(f"{run} is complete; there is nothing to go on with ({more} EM iteration)")
+    options = {"device": device, "threads": threads, "em.iterations": asked.em.iterations}
+    options["em.patience"] = asked.em.patience
+    given = {key: value for key, value in options.items() if value is not None}
+    with _open_run(run), _resumable(run):
+        model = PLogicNet.resume(run, given, for_stderr(), _announce)
+    _show_trained(model, run, as_json)
+
+
+@app.command()
+def refit(
+    run: Run,
+    rules: RulesFile = None,
+    device: Device = None,
+    threads: Threads = None,
+    as_json: Json = False,
+) -> None:
+    """Learn the rule weights again, after rules were edited (in the run's rules.tsv, or given by --rules)."""
+    from plogicnet.progress import for_stderr
+
+    model = _load(run, device, threads)
+    with _open_run(run):
+        model.refit(rules, for_stderr(), run)
+    _show_trained(model, run, as_json)
+
+
+def _parse_seeds(text: str) -> list[int]:
+    try:
+        seeds = [int(part) for part in text.split(",")]
+    except ValueError:
+        raise InputError(f"--seeds {text}: expected whole numbers, as 0,1,2") from None
+    if len(set(seeds)) < len(seeds) or min(seeds) < 0:
+        raise InputError(f"--seeds {text}: expected different numbers of at least 0")
+    return seeds
+
+
+def _announce(line: Mapping[str, Any]) -> None:
+    """One line on stderr for each EM iteration."""
+    mrr = ", ".join(f"{name} {figures['mrr']:.3f}" for name, figures in line["valid"].items())
+    found = "" if line["accepted_precision"] is None else f" ({line['accepted_precision']:.1%} of them held out)"
+    print(
+        f"EM iteration {line['iteration']}: {line['accepted']:,} of {line['hidden']:,} hidden triples accepted{found};"
+        f" MRR on valid: {mrr}; λ = {line['lambda']:g}",
+        file=sys.stderr,
+    )
+
+
+def _show_trained(model: "PLogicNet", out: Path, as_json: bool) -> None:
     if as_json:
         print_json({"run": str(out), **model.metrics})
         return
@@ -154,6 +240,20 @@ def train(
             )
             break
     screen.print(f"run saved in {out}; next: plogicnet rules {out}", markup=False)
+
+
+def _show_seeds(models: Mapping[int, "PLogicNet"], out: Path, as_json: bool) -> None:
+    """Mean and standard deviation over seeds."""
+    from plogicnet.cli.show import console, seeds_table
+    from plogicnet.evaluation import over_seeds
+
+    split = "test" if all("test" in model.metrics for model in models.values()) else "valid"
+    figures = over_seeds([model.metrics[split] for model in models.values()])  # type: ignore[misc]
+    if as_json:
+        print_json({"runs": {str(s): str(out / f"seed-{s}") for s in models}, split: figures})
+        return
+    console().print(seeds_table(f"{split}, {len(models)} seeds: mean ± standard deviation", figures))
+    print(f"runs saved in {out}/seed-*")
 
 
 @app.command()
@@ -288,18 +388,43 @@ def _load(run: Path, device: str | None, threads: int | None) -> "PLogicNet":
 @contextmanager
 def _new_run(out: Path) -> Iterator[None]:
     """Makes a run directory, with a log in it, that no other process writes to meanwhile."""
-    from plogicnet.files import locked
-
     _refuse_existing(out)
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"--out {out}: cannot be made: {error.strerror}") from None
+    with _open_run(out, log_mode="w"):
+        yield
+
+
+@contextmanager
+def _open_run(out: Path, log_mode: str = "a") -> Iterator[None]:
+    """Keeps other writers out of a run directory and its log open meanwhile."""
+    from plogicnet.files import locked
+
     with locked(out):
-        handler = logging.FileHandler(out / "log.txt", mode="w", encoding="utf-8")
+        handler = logging.FileHandler(out / "log.txt", mode=log_mode, encoding="utf-8")
         handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
         logging.getLogger("plogicnet").addHandler(handler)
+        try:
+            yield
+        finally:
+            logging.getLogger("plogicnet").removeHandler(handler)
+            handler.close()
+
+
+@contextmanager
+def _resumable(run: Path) -> Iterator[None]:
+    """Ctrl-C and SIGTERM end the step in hand, save, and say how to go on."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
         yield
+    except KeyboardInterrupt:
+        if (run / "run.json").is_file():
+            print(f"plogicnet: stopped; `plogicnet resume {run}` goes on from here", file=sys.stderr)
+        raise
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _refuse_existing(out: Path) -> None:

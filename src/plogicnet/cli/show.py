@@ -61,6 +61,22 @@ def metrics_table(title: str, result: Mapping[str, Any]) -> Table:
     return table(title, ["system", "MRR", "Hits@1", "Hits@3", "Hits@10", "MR"], rows)
 
 
+def seeds_table(title: str, figures: Mapping[str, Any]) -> Table:
+    """The systems' figures over several seeds.
+
+    Example:
+        >>> seeds_table("test", {}).row_count
+        0
+    """
+    keys = ("mrr", "hits_at_1", "hits_at_3", "hits_at_10")
+    rows = [
+        [NAMES[name], *(f"{figures[name][k]['mean']:.3f} ± {figures[name][k]['sd']:.3f}" for k in keys)]
+        for name in NAMES
+        if name in figures
+    ]
+    return table(title, ["system", "MRR", "Hits@1", "Hits@3", "Hits@10"], rows)
+
+
 def history_table(history: Sequence[Mapping[str, Any]]) -> Table:
     """One row per EM iteration.
 

@@ -2,6 +2,7 @@
 
 from plogicnet.evaluation.calibration import Calibration, calibrate, columns_of, reliability, sample
 from plogicnet.evaluation.ranking import Ranks, filter_splits, rank, report, summary
+from plogicnet.evaluation.seeds import over_seeds
 from plogicnet.evaluation.systems import System
 
 __all__ = [
@@ -11,6 +12,7 @@ __all__ = [
     "calibrate",
     "columns_of",
     "filter_splits",
+    "over_seeds",
     "rank",
     "reliability",
     "report",

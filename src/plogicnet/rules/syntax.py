@@ -32,6 +32,10 @@ class Statement:
     fixed: bool
     line: int
 
+    def __str__(self) -> str:
+        given = "" if self.weight is None else f"{'=' if self.fixed else ''}{self.weight!r}: "
+        return f"{given}{self.rule}"
+
 
 def parse_rule(text: str) -> Rule:
     """Reads a single rule, without a weight; `parse_rule(str(rule)) == rule`.

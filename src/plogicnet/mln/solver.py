@@ -34,7 +34,7 @@ def maximise(begin, rule, times, base, count, target, l2, start, dense_up_to, st
         if size:
             step = gradient.copy()
             _fill(begin, rule, times, curvature, l2, hessian)
-            _factor(hessian)
+            _factor(hessian, 1e-10)
             _solve(hessian, step)
         else:  # few inner steps far away, Newton's convergence near the maximum
             tolerance = min(0.1, math.sqrt(steepest))
@@ -59,12 +59,12 @@ def variances(begin, rule, times, base, count, l2, weights):  # type: ignore[no-
     lower = np.empty((len(weights), len(weights)))
     _fill(begin, rule, times, curvature, l2, lower)
     result, column = np.full(len(weights), np.inf), np.empty(len(weights))
-    least = np.empty(len(weights))
+    total = np.empty(len(weights))
     for j in range(len(weights)):
-        least[j] = 1e-11 * lower[j, j] + 1e-10
-    _factor(lower)
+        total[j] = lower[j, j]
+    _factor(lower, 1e-300)
     for j in range(len(weights)):
-        if lower[j, j] ** 2 <= 2 * least[j]:  # not much more than the ridge
+        if not lower[j, j] ** 2 > 1e-11 * total[j] + 1e-290:
             return result
     for j in range(len(weights)):  # the columns of L⁻¹
         column[j] = 1 / lower[j, j]
@@ -219,10 +219,10 @@ def _dot(a, b):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def _factor(lower):  # type: ignore[no-untyped-def]
+def _factor(lower, least):  # type: ignore[no-untyped-def]
     """Cholesky in place, on the lower triangle; a trace of ridge keeps it from being singular."""
     for i in range(len(lower)):
-        ridge = 1e-12 * lower[i, i] + 1e-10
+        ridge = 1e-14 * lower[i, i] + least
         for j in range(i):
             lower[i, j] = (lower[i, j] - _dot(lower[i, :j], lower[j, :j])) / lower[j, j]
         lower[i, i] = math.sqrt(max(lower[i, i] + ridge - _dot(lower[i, :i], lower[i, :i]), ridge))

@@ -2,7 +2,7 @@
 
 Rules are mined with the authors' thresholds and counting; q of the hidden triples is uniform(0, 1)² with a fixed seed,
 since no embedding is trained here. Ascent is timed as the program runs it, with equal triples merged, and under the
-authors' mean also over all triples, as they do. (Under the sum a step of 1e-4 is too long for it: it swings to and fro.)
+authors' mean also over all triples, as theirs does. (Under the sum a step of 1e-4 is too long: it swings to and fro.)
 """
 
 import multiprocessing

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from plogicnet.graph import RELATION, BoolArray, FloatArray, KnowledgeGraph
 from plogicnet.grounding import Chain, Groundings, Move, ground_network
-from plogicnet.mln import base_log_odds, features, log_odds, probability
+from plogicnet.mln import base_log_odds, features, grounding_counts, log_odds, probability
 from plogicnet.mln.conditional import Aggregate, Blanket
 from reference import (
     Triple,
@@ -110,6 +110,19 @@ def test_sum_and_mean_by_loops(
     assert matrix.shape == (len(grounded.triples), len(chains))
     found = log_odds(matrix, weights, base[grounded.triples.triples[:, RELATION]])
     np.testing.assert_allclose(found, expected, atol=1e-9)
+
+
+@settings(max_examples=40, deadline=None)
+@given(graphs_and_chains(), st.booleans())
+def test_groundings_are_counted_by_what_they_conclude(case: Case, hidden_premises: bool) -> None:
+    graph, chains = case
+    facts = as_set(graph.train)
+    factors = network(facts, len(graph.entities), chains, "distinct", hidden_premises)
+    expected = [[0, 0] for _ in chains]
+    for rule, instance in factors:
+        expected[rule][instance.hypothesis not in facts] += 1
+    found = grounding_counts(ground_network(graph.observed, chains, "distinct", hidden_premises))
+    assert found.tolist() == expected
 
 
 def test_a_repeated_premise_is_one_premise_in_both_roles() -> None:

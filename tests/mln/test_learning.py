@@ -6,11 +6,15 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import sparse
+from scipy import optimize, sparse, special
 
 from plogicnet import config
-from plogicnet.graph import FloatArray
-from plogicnet.mln import Pseudolikelihood, learn_weights, learning, newton
+from plogicnet.graph import BoolArray, FloatArray, KnowledgeGraph
+from plogicnet.grounding import Chain, ground_network
+from plogicnet.mln import Pseudolikelihood, features, learn_weights, learning, newton, standard_errors
+from plogicnet.mln.conditional import Aggregate, Blanket
+from plogicnet.mln.parts import cut
+from reference import graphs_and_chains
 
 
 def problem(seed: int, l2: float = 1.0, triples: int = 30, rules: int = 4, counted: bool = False) -> Pseudolikelihood:
@@ -154,6 +158,212 @@ def test_a_single_rule_has_the_log_odds_of_what_it_concludes(
     objective = Pseudolikelihood(matrix, np.full(len(target), base), target, l2=0.0)
     [weight] = learn_weights(objective, config.MLN())
     assert weight == pytest.approx((math.log(share / (1 - share)) - base) / times, abs=1e-5)
+
+
+def within(dense_up_to: int, steps: int, objective: Pseudolikelihood, start: FloatArray | None = None) -> FloatArray:
+    """Newton's weights after at most so many steps."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(learning, "DENSE_UP_TO", dense_up_to)
+        patch.setattr(learning, "NEWTON_STEPS", steps)
+        return newton(objective, start)
+
+
+dense_or_not = st.sampled_from([3_000, 0])
+
+
+def hard_problem(seed: int, l2: float) -> Pseudolikelihood:
+    """Rare relations, large counts, long sums; targets strictly between 0 and 1, so that there is a maximum."""
+    rng = np.random.default_rng(seed)
+    triples, rules = int(rng.integers(1, 200)), int(rng.integers(1, 12))
+    matrix = rng.integers(-1, 4, (triples, rules)) * (rng.random((triples, rules)) < 0.5)
+    matrix = matrix * rng.choice([1, 1, 1, 1, 50], matrix.shape)
+    base = rng.normal(size=triples) * rng.choice([1, 5]) + rng.choice([0, -5, -14])
+    count = rng.choice([1.0, 10.0, 1000.0], triples) if seed % 2 else 1.0
+    target = rng.uniform(0.001, 0.999, triples)
+    return Pseudolikelihood(sparse.csr_array(matrix.astype(float)), base, target, l2, count)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.integers(0, 100_000), st.sampled_from([0.0, 1e-4, 0.01, 1.0]), dense_or_not)
+def test_fifty_steps_are_enough(seed: int, l2: float, dense_up_to: int) -> None:
+    objective = hard_problem(seed, l2)
+    found = within(dense_up_to, 50, objective)
+    assert np.abs(objective.gradient(found)).max() <= 1e-6
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 100_000), st.sampled_from([0.0, 0.01, 1.0]), dense_or_not)
+def test_the_objective_never_falls(seed: int, l2: float, dense_up_to: int) -> None:
+    objective = hard_problem(seed, l2)
+    values = [objective.value(within(dense_up_to, steps, objective)) for steps in range(15)]
+    assert values[0] == objective.value(np.zeros(objective.matrix.shape[1]))
+    assert (np.diff(values) >= -1e-12 * np.abs(values[:-1])).all()
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.data(),
+    graphs_and_chains(max_triples=12),
+    st.sampled_from(["sum", "mean"]),
+    st.sampled_from(["hypothesis", "full"]),
+    st.sampled_from([0.0, 1.0]),
+    dense_or_not,
+)
+def test_newton_on_ground_networks(
+    data: st.DataObject,
+    case: tuple[KnowledgeGraph, list[Chain]],
+    aggregate: Aggregate,
+    blanket: Blanket,
+    l2: float,
+    dense_up_to: int,
+) -> None:
+    graph, chains = case
+    grounded = ground_network(graph.observed, chains, "distinct", hidden_premises=True)
+    n = len(grounded.triples)
+    truth = np.array(data.draw(st.lists(st.booleans(), min_size=n, max_size=n)), dtype=bool)
+    target = np.array(data.draw(st.lists(st.floats(0.05, 0.95), min_size=n, max_size=n)))
+    objective = Pseudolikelihood(features(grounded, truth, blanket, aggregate), np.full(n, -2.0), target, l2)
+    found = within(dense_up_to, 50, objective)
+    assert np.abs(objective.gradient(found)).max(initial=0.0) <= 1e-6
+    assert objective.value(found) >= objective.value(ascent(objective, 10_000)) - 1e-9
+
+
+@settings(max_examples=60, deadline=None)
+@given(problems)
+def test_equal_triples_are_one_row(objective: Pseudolikelihood) -> None:
+    """The merged objective differs by a constant, and no two of its rows are equal."""
+    merged = learning.merged(objective)
+    zero, ones = np.zeros(objective.matrix.shape[1]), np.ones(objective.matrix.shape[1])
+    constant = objective.value(zero) - merged.value(zero)
+    assert objective.value(ones) == pytest.approx(merged.value(ones) + constant, abs=1e-9)
+    rows = [(b, *x) for b, x in zip(merged.base, merged.matrix.toarray().tolist(), strict=True)]
+    assert len(set(rows)) == len(rows)
+    reached = [(b, *x) for b, x in zip(objective.base, objective.matrix.toarray().tolist(), strict=True) if any(x)]
+    assert list(dict.fromkeys(reached)) == rows
+
+
+def repeated(seed: int, blocks: int) -> Pseudolikelihood:
+    """Blocks of rules with triples of their own, many of them alike; rules and triples in random order."""
+    rng = np.random.default_rng(seed)
+    parts = [rng.integers(0, 2, (40, int(rng.integers(1, 4)))).astype(float) for _ in range(blocks)]
+    matrix = sparse.block_diag(parts).toarray()
+    matrix = matrix[rng.permutation(len(matrix))][:, rng.permutation(matrix.shape[1])]
+    target = rng.random(len(matrix)) ** 2
+    return Pseudolikelihood(sparse.csr_array(matrix), rng.choice([-3.0, -1.0], len(matrix)), target, l2=0.5)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10_000), st.integers(1, 6))
+def test_parts_share_no_triple_and_cannot_be_cut_further(seed: int, blocks: int) -> None:
+    objective = learning.merged(repeated(seed, blocks))
+    parts = cut(objective.matrix, objective.base, objective.target, np.ones(len(objective.base)))
+    meeting = abs(objective.matrix.T @ objective.matrix).toarray() + np.eye(objective.matrix.shape[1])
+    linked = np.linalg.matrix_power(meeting, 4) > 0  # no part has more than three rules
+    for part in parts:
+        assert np.flatnonzero(linked[part.rules[0]]).tolist() == part.rules.tolist()
+    assert sorted(np.concatenate([part.rules for part in parts])) == list(range(objective.matrix.shape[1]))
+    assert sum(len(part.base) for part in parts) == len(objective.base)
+
+
+def test_the_same_bits_on_any_number_of_threads() -> None:
+    objective = repeated(0, 40)
+    once = learn_weights(objective, config.MLN(), threads=1)
+    assert all((learn_weights(objective, config.MLN(), threads=n) == once).all() for n in (2, 3, 8))
+    assert (standard_errors(objective, once, threads=1) == standard_errors(objective, once, threads=3)).all()
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 10_000), st.integers(1, 5), st.sampled_from([0.0, 0.3, 1.0]))
+def test_rules_with_triples_of_their_own_have_weights_of_their_own(seed: int, rules: int, l2: float) -> None:
+    """Each weight solves Σ n (y - σ(b + n w)) = l2·w, by bisection."""
+    rng = np.random.default_rng(seed)
+    rule = rng.integers(0, rules, 12 * rules)
+    times, base, target = (
+        rng.integers(1, 4, len(rule)).astype(float),
+        rng.normal(-2, 2, len(rule)),
+        rng.random(len(rule)),
+    )
+    matrix = sparse.csr_array((times, (np.arange(len(rule)), rule)), shape=(len(rule), rules))
+    found = learn_weights(Pseudolikelihood(matrix, base, target, l2), config.MLN())
+
+    def slope(w: float, own: BoolArray) -> float:
+        n = times[own]
+        return float(n @ (target[own] - special.expit(base[own] + n * w)) - l2 * w)
+
+    for j in range(rules):
+        own = rule == j
+        expected = optimize.bisect(slope, -1e3, 1e3, args=(own,), xtol=1e-12) if own.any() else 0.0
+        assert found[j] == pytest.approx(expected, abs=1e-6)
+
+
+@settings(max_examples=60, deadline=None)
+@given(penalised, weight_seeds)
+def test_fixed_weights_stay_and_the_others_are_learned_beside_them(objective: Pseudolikelihood, seed: int) -> None:
+    """The objective's slope in each free weight, by differences, is zero where all the fixed ones are as given."""
+    rng = np.random.default_rng(seed)
+    size = objective.matrix.shape[1]
+    start, fixed = rng.normal(size=size), rng.random(size) < 0.5
+    found = learn_weights(objective, config.MLN(), start, fixed)
+    assert (found[fixed] == start[fixed]).all()
+    for j in np.flatnonzero(~fixed):
+        h = 1e-4 * np.eye(size)[j]
+        slope = (value_by_loop(objective, found + h) - value_by_loop(objective, found - h)) / 2e-4
+        assert slope == pytest.approx(0, abs=1e-5)
+
+
+@settings(max_examples=20, deadline=None)
+@given(penalised, weight_seeds)
+def test_the_papers_ascent_beside_fixed_weights(objective: Pseudolikelihood, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    size = objective.matrix.shape[1]
+    start, fixed = rng.normal(size=size), rng.random(size) < 0.5
+    chosen = config.MLN(solver="gradient", gradient=config.Gradient(step=0.01, iterations=5))
+    weights = start
+    for _ in range(5):
+        weights = weights + np.where(fixed, 0.0, 0.01 * objective.gradient(weights))
+    np.testing.assert_allclose(learn_weights(objective, chosen, start, fixed), weights, rtol=1e-9, atol=1e-12)
+
+
+@settings(max_examples=60, deadline=None)
+@given(penalised, weight_seeds)
+def test_a_start_changes_the_way_but_not_the_maximum(objective: Pseudolikelihood, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    size = objective.matrix.shape[1]
+    start = np.where(rng.random(size) < 0.3, np.nan, rng.normal(scale=3, size=size))
+    learned = learn_weights(objective, config.MLN())
+    np.testing.assert_allclose(learn_weights(objective, config.MLN(), start), learned, atol=1e-6)
+    assert (learn_weights(objective, config.MLN(), learned) == learned).all()  # nothing left to do
+    none = config.MLN(solver="gradient", gradient=config.Gradient(iterations=0))
+    assert (learn_weights(objective, none, start) == np.where(np.isnan(start), 0, start)).all()
+
+
+@settings(max_examples=80, deadline=None)
+@given(problems, weight_seeds)
+def test_standard_errors_are_those_of_the_dense_hessian(objective: Pseudolikelihood, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    size = objective.matrix.shape[1]
+    weights, fixed = rng.normal(size=size), rng.random(size) < 0.3
+    matrix = objective.matrix.toarray()[:, ~fixed]
+    hessian = matrix.T @ (objective.curvature(weights)[:, None] * matrix) + objective.l2 * np.eye(matrix.shape[1])
+    found = standard_errors(objective, weights, fixed)
+    assert np.isnan(found[fixed]).all()
+    if len(hessian) and np.linalg.cond(hessian) < 1e8:
+        np.testing.assert_allclose(found[~fixed], np.sqrt(np.diag(np.linalg.inv(hessian))), rtol=1e-6)
+
+
+def test_standard_errors_of_what_the_triples_do_not_tell() -> None:
+    twins = np.array([[1.0, 1, 0, 0], [1, 1, 0, 0], [0, 0, 1, 0], [0, 0, 1, 0], [0, 0, 1, 0], [0, 0, 1, 0]])
+    objective = Pseudolikelihood(sparse.csr_array(twins), np.zeros(6), np.full(6, 0.5), l2=0.0)
+    assert standard_errors(objective, np.zeros(4)).tolist() == pytest.approx([math.inf, math.inf, 1.0, math.inf])
+    penalty = Pseudolikelihood(sparse.csr_array(twins), np.zeros(6), np.full(6, 0.5), l2=4.0)
+    assert standard_errors(penalty, np.zeros(4))[3] == pytest.approx(0.5)
+
+
+def test_no_standard_errors_for_a_part_that_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(learning, "DENSE_UP_TO", 1)
+    matrix = sparse.csr_array(np.array([[1.0, 1, 0], [0, 0, 1]]))
+    found = standard_errors(Pseudolikelihood(matrix, np.zeros(2), np.ones(2), l2=1.0), np.zeros(3))
+    assert np.isnan(found).tolist() == [True, True, False]
 
 
 @settings(max_examples=40, deadline=None)

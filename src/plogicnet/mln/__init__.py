@@ -1,7 +1,7 @@
 """The Markov logic network: conditional probabilities and weight learning over groundings."""
 
-from plogicnet.mln.conditional import base_log_odds, features, log_odds, probability
-from plogicnet.mln.learning import Pseudolikelihood, learn_weights, newton
+from plogicnet.mln.conditional import base_log_odds, features, grounding_counts, log_odds, probability
+from plogicnet.mln.learning import Pseudolikelihood, ascend, learn_weights, newton, standard_errors
 from plogicnet.mln.rule_model import Reason, RuleModel, build_rule_model, m_step
 from plogicnet.mln.scores import RuleScores
 
@@ -10,12 +10,15 @@ __all__ = [
     "Reason",
     "RuleModel",
     "RuleScores",
+    "ascend",
     "base_log_odds",
     "build_rule_model",
     "features",
+    "grounding_counts",
     "learn_weights",
     "log_odds",
     "m_step",
     "newton",
     "probability",
+    "standard_errors",
 ]

@@ -5,7 +5,7 @@ from typing import Literal
 import numpy as np
 from scipy import sparse, special
 
-from plogicnet.graph import RELATION, BoolArray, FloatArray, KnowledgeGraph
+from plogicnet.graph import RELATION, BoolArray, FloatArray, IntArray, KnowledgeGraph
 from plogicnet.grounding import Groundings
 
 Aggregate = Literal["sum", "mean"]
@@ -50,6 +50,21 @@ def features(
     shape = (len(groundings.triples), groundings.rules)
     small = np.int32 if max(*shape, len(row)) < 2**31 else np.int64  # half the memory where it fits
     return sparse.csr_array(sparse.coo_array((sign, (row.astype(small), column.astype(small))), shape))
+
+
+def grounding_counts(groundings: Groundings) -> IntArray:
+    """For each rule, how many of its groundings conclude an observed triple, and how many a hidden one: two columns.
+
+    Example:
+        >>> from plogicnet.graph import TripleSet
+        >>> from plogicnet.grounding import Chain, Move, ground_network
+        >>> inverse = Chain((Move(0, forward=False),), relation=1)
+        >>> grounding_counts(ground_network(TripleSet.of([(0, 0, 1)], entities=2), [inverse], "distinct"))
+        array([[0, 1]])
+    """
+    hidden = ~groundings.observed[groundings.hypothesis]
+    counts = np.bincount(2 * groundings.rule + hidden, minlength=2 * groundings.rules)
+    return counts.reshape(groundings.rules, 2)
 
 
 def log_odds(matrix: sparse.csr_array, weights: FloatArray, base: FloatArray) -> FloatArray:

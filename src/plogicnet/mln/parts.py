@@ -48,11 +48,9 @@ def merge(
         >>> [a.tolist() for a in merge(matrix, np.zeros(3), np.array([1.0, 0, 1]), np.ones(3))[1:]]
         [[0.0], [0.5], [2.0]]
     """
-    first = _first_alike(matrix.indptr, matrix.indices, matrix.data.view(np.int64), base.view(np.int64), count)
-    kept, reached = np.flatnonzero(first == np.arange(len(first))), first >= 0
-    row = np.searchsorted(kept, first[reached])
-    counts, sums = (np.bincount(row, c[reached], len(kept)).astype(np.float64) for c in (count, count * target))
-    return matrix[kept], base[kept], sums / counts, counts
+    bits, base_bits = matrix.data.view(np.int64), base.view(np.int64)
+    kept, counts, targets = _merged(matrix.indptr, matrix.indices, bits, base_bits, target, count)
+    return matrix[kept], base[kept], targets, counts
 
 
 def cut(matrix: sparse.csr_array, base: FloatArray, target: FloatArray, count: FloatArray) -> list[Part]:
@@ -95,14 +93,16 @@ def cut(matrix: sparse.csr_array, base: FloatArray, target: FloatArray, count: F
 
 
 @njit(nogil=True, cache=True)
-def _first_alike(begin, rule, times, base, count):  # type: ignore[no-untyped-def]
-    """For each row the first one that is equal to it, by a hash table; -1 for rows that say nothing."""
+def _merged(begin, rule, times, base, target, count):  # type: ignore[no-untyped-def]
+    """The first of each set of equal rows, their counts' sum and mean target, by a hash table."""
     rows = len(base)
     room = 16
     while room < 2 * rows:
         room *= 2
-    table = np.full(room, -1, dtype=np.int64)
-    first = np.full(rows, -1, dtype=np.int64)
+    table = np.full(room, -1, dtype=np.int32)
+    kept = np.empty(rows, dtype=np.int64)
+    counts, targets = np.zeros(rows), np.zeros(rows)
+    n = 0
     for row in range(rows):
         low, high = begin[row], begin[row + 1]
         if low == high or count[row] == 0:
@@ -113,21 +113,28 @@ def _first_alike(begin, rule, times, base, count):  # type: ignore[no-untyped-de
             mixed = (mixed ^ (mixed >> np.uint64(29)) ^ np.uint64(times[k])) * np.uint64(0xBF58476D1CE4E5B9)
             mixed ^= mixed >> np.uint64(32)
         slot = np.int64(mixed & np.uint64(room - 1))
-        while table[slot] >= 0:
-            other = table[slot]
-            start = begin[other]
-            alike = base[other] == base[row] and begin[other + 1] - start == high - low
-            for k in range(high - low):
-                if not alike:
-                    break
-                alike = rule[start + k] == rule[low + k] and times[start + k] == times[low + k]
-            if alike:
-                break
+        while table[slot] >= 0 and not _alike(begin, rule, times, base, row, kept[table[slot]]):
             slot = (slot + 1) & (room - 1)
         if table[slot] < 0:
-            table[slot] = row
-        first[row] = table[slot]
-    return first
+            table[slot] = n
+            kept[n] = row
+            n += 1
+        counts[table[slot]] += count[row]
+        targets[table[slot]] += count[row] * target[row]
+    for row in range(n):
+        targets[row] /= counts[row]
+    return kept[:n].copy(), counts[:n].copy(), targets[:n].copy()
+
+
+@njit(nogil=True, cache=True)
+def _alike(begin, rule, times, base, row, other):  # type: ignore[no-untyped-def]
+    shift = begin[other] - begin[row]
+    if base[other] != base[row] or begin[other + 1] - begin[row + 1] != shift:
+        return False
+    for k in range(begin[row], begin[row + 1]):
+        if rule[k] != rule[k + shift] or times[k] != times[k + shift]:
+            return False
+    return True
 
 
 @njit(nogil=True, cache=True)

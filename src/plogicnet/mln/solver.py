@@ -25,8 +25,8 @@ def maximise(begin, rule, times, base, count, target, l2, start, dense_up_to, st
     enough = max(enough, 1e-15 * _largest_sum(begin, rule, times, count, gradient))  # below that is rounding
     chord = 1.0
     for taken in range(steps):
-        odds[:] = base
-        _add_product(begin, rule, times, weights, odds)
+        _product(begin, rule, times, weights, odds)
+        _add(1.0, base, odds)
         steepest = _gradient(begin, rule, times, odds, target, count, weights, l2, gradient)
         if steepest <= enough:
             return weights, taken
@@ -34,15 +34,14 @@ def maximise(begin, rule, times, base, count, target, l2, start, dense_up_to, st
         if size:
             step = gradient.copy()
             _fill(begin, rule, times, curvature, l2, hessian)
-            _factor(hessian)
+            _factor(hessian, 1e-10)
             _solve(hessian, step)
         else:  # few inner steps far away, Newton's convergence near the maximum
             tolerance = min(0.1, math.sqrt(steepest))
             step = _conjugate_gradients(begin, rule, times, curvature, l2, gradient, tolerance)
-        change[:] = 0.0
-        _add_product(begin, rule, times, step, change)
-        along = _search(odds, change, target, count, weights, step, l2, np.dot(gradient, step))
-        weights += along * step
+        _product(begin, rule, times, step, change)
+        along = _search(odds, change, target, count, weights, step, l2, _dot(gradient, step))
+        _add(along, step, weights)
         if along > 0.75:
             chord *= CHORD_FALLS
         elif along < 0.35:
@@ -53,17 +52,20 @@ def maximise(begin, rule, times, base, count, target, l2, start, dense_up_to, st
 @njit(nogil=True, cache=True)
 def variances(begin, rule, times, base, count, l2, weights):  # type: ignore[no-untyped-def]
     """The diagonal of H⁻¹, H the negative Hessian at some weights; infinite where H is singular."""
-    odds, curvature = base.copy(), np.empty(len(base))
-    _add_product(begin, rule, times, weights, odds)
+    odds, curvature = np.empty(len(base)), np.empty(len(base))
+    _product(begin, rule, times, weights, odds)
+    _add(1.0, base, odds)
     _curvature(odds, odds, count, 0.0, curvature)
     lower = np.empty((len(weights), len(weights)))
     _fill(begin, rule, times, curvature, l2, lower)
-    total = np.diag(lower).copy()
-    result = np.full(len(weights), np.inf)
-    _factor(lower)
-    column = np.empty(len(weights))
-    if (np.diag(lower) ** 2 <= 1e-11 * total + 1e-10).any():  # not much more than the ridge
-        return result
+    result, column = np.full(len(weights), np.inf), np.empty(len(weights))
+    total = np.empty(len(weights))
+    for j in range(len(weights)):
+        total[j] = lower[j, j]
+    _factor(lower, 1e-300)
+    for j in range(len(weights)):
+        if not lower[j, j] ** 2 > 1e-11 * total[j] + 1e-290:
+            return result
     for j in range(len(weights)):  # the columns of L⁻¹
         column[j] = 1 / lower[j, j]
         for i in range(j + 1, len(weights)):
@@ -79,7 +81,7 @@ def _search(odds, change, target, count, weights, step, l2, first):  # type: ign
     The objective is concave, so while it still rises there, it has risen all the way; where it falls, either the step
     is too short for the curvature to have changed much, or the gain is looked at.
     """
-    longest = np.abs(change).max() if len(change) else 0.0
+    longest = _largest(change)
     low, high, at = 0.0, np.inf, 1.0
     for turn in range(60):
         slope, bend = 0.0, 0.0
@@ -118,12 +120,29 @@ def _gain(odds, change, target, count, weights, step, l2, at):  # type: ignore[n
 
 
 @njit(nogil=True, cache=True)
-def _add_product(begin, rule, times, weights, result):  # type: ignore[no-untyped-def]
+def _product(begin, rule, times, weights, result):  # type: ignore[no-untyped-def]
     for row in range(len(result)):
         total = 0.0
         for k in range(begin[row], begin[row + 1]):
             total += times[k] * weights[rule[k]]
-        result[row] += total
+        result[row] = total
+
+
+# loops rather than array expressions: they compile in a fraction of the time
+
+
+@njit(nogil=True, cache=True)
+def _add(times, a, result):  # type: ignore[no-untyped-def]
+    for k in range(len(a)):
+        result[k] += times * a[k]
+
+
+@njit(nogil=True, cache=True)
+def _largest(a):  # type: ignore[no-untyped-def]
+    largest = 0.0
+    for k in range(len(a)):
+        largest = max(largest, abs(a[k]))
+    return largest
 
 
 @njit(nogil=True, cache=True)
@@ -146,17 +165,18 @@ def _gradient(begin, rule, times, odds, target, count, weights, l2, gradient):  
         pull = count[row] * (target[row] - _logistic(odds[row]))
         for k in range(begin[row], begin[row + 1]):
             gradient[rule[k]] += pull * times[k]
-    return np.abs(gradient).max()
+    return _largest(gradient)
 
 
 @njit(nogil=True, cache=True)
 def _largest_sum(begin, rule, times, count, work):  # type: ignore[no-untyped-def]
     """The largest Σ c |x| of a rule: the size of what its gradient is summed from."""
-    work[:] = 0.0
+    for j in range(len(work)):
+        work[j] = 0.0
     for row in range(len(count)):
         for k in range(begin[row], begin[row + 1]):
             work[rule[k]] += count[row] * abs(times[k])
-    return work.max()
+    return _largest(work)
 
 
 @njit(nogil=True, cache=True)
@@ -177,7 +197,10 @@ def _curvature(odds, target, count, chord, curvature):  # type: ignore[no-untype
 @njit(nogil=True, cache=True)
 def _fill(begin, rule, times, curvature, l2, hessian):  # type: ignore[no-untyped-def]
     """Fills in the lower triangle of Xᵀ D X + l2·I."""
-    hessian[:] = 0.0
+    for i in range(len(hessian)):
+        for j in range(i + 1):
+            hessian[i, j] = 0.0
+        hessian[i, i] = l2
     for row in range(len(curvature)):
         low, high = begin[row], begin[row + 1]
         for a in range(low, high):
@@ -185,8 +208,6 @@ def _fill(begin, rule, times, curvature, l2, hessian):  # type: ignore[no-untype
             scaled = curvature[row] * times[a]
             for b in range(low, a + 1):
                 hessian[i, rule[b]] += scaled * times[b]
-    for i in range(len(hessian)):
-        hessian[i, i] += l2
 
 
 @njit(nogil=True, cache=True, fastmath={"reassoc", "contract"})
@@ -198,10 +219,10 @@ def _dot(a, b):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def _factor(lower):  # type: ignore[no-untyped-def]
+def _factor(lower, least):  # type: ignore[no-untyped-def]
     """Cholesky in place, on the lower triangle; a trace of ridge keeps it from being singular."""
     for i in range(len(lower)):
-        ridge = 1e-12 * lower[i, i] + 1e-10
+        ridge = 1e-14 * lower[i, i] + least
         for j in range(i):
             lower[i, j] = (lower[i, j] - _dot(lower[i, :j], lower[j, :j])) / lower[j, j]
         lower[i, i] = math.sqrt(max(lower[i, i] + ridge - _dot(lower[i, :i], lower[i, :i]), ridge))
@@ -222,18 +243,20 @@ def _solve(lower, x):  # type: ignore[no-untyped-def]
 def _conjugate_gradients(begin, rule, times, curvature, l2, gradient, tolerance):  # type: ignore[no-untyped-def]
     """Solves (Xᵀ D X + l2·I) step = gradient to a relative tolerance, scaled by the diagonal."""
     ridge = l2 + 1e-10
-    diagonal = np.full(len(gradient), ridge)
+    size = len(gradient)
+    diagonal, step = np.full(size, ridge), np.zeros(size)
+    residual, scaled, direction, image = gradient.copy(), np.empty(size), np.zeros(size), np.empty(size)
     for row in range(len(curvature)):
         for k in range(begin[row], begin[row + 1]):
             diagonal[rule[k]] += curvature[row] * times[k] ** 2
-    step = np.zeros(len(gradient))
-    residual = gradient.copy()
-    scaled = residual / diagonal
-    direction = scaled.copy()
-    product = np.dot(residual, scaled)
-    goal = tolerance**2 * np.dot(gradient, gradient)
+    goal, last = tolerance**2 * _dot(gradient, gradient), np.inf
     for _ in range(1000):
-        image = ridge * direction
+        for j in range(size):
+            scaled[j] = residual[j] / diagonal[j]
+        product = _dot(residual, scaled)
+        for j in range(size):
+            direction[j] = scaled[j] + product / last * direction[j]
+            image[j] = ridge * direction[j]
         for row in range(len(curvature)):
             total = 0.0
             for k in range(begin[row], begin[row + 1]):
@@ -241,13 +264,10 @@ def _conjugate_gradients(begin, rule, times, curvature, l2, gradient, tolerance)
             total *= curvature[row]
             for k in range(begin[row], begin[row + 1]):
                 image[rule[k]] += times[k] * total
-        along = product / np.dot(direction, image)
-        step += along * direction
-        residual -= along * image
-        if np.dot(residual, residual) <= goal:
+        along = product / _dot(direction, image)
+        _add(along, direction, step)
+        _add(-along, image, residual)
+        last = product
+        if _dot(residual, residual) <= goal:
             break
-        scaled = residual / diagonal
-        fresh = np.dot(residual, scaled)
-        direction = scaled + fresh / product * direction
-        product = fresh
     return step

@@ -23,15 +23,16 @@ def plain(queries: torch.Tensor, candidates: torch.Tensor, modulus: bool) -> tor
 def compare(queries: torch.Tensor, candidates: torch.Tensor, modulus: bool) -> None:
     """Values within 1e-5, gradients within 1e-4; no difference is so small that its sign is in doubt."""
     slope = torch.randn(plain(queries, candidates, modulus).shape, dtype=torch.float64)
-    wide = [x.double().requires_grad_() for x in (queries, candidates)]
-    expected = plain(*wide, modulus)
-    expected.backward(slope)
+    wide = (queries.double().requires_grad_(), candidates.double().requires_grad_())
+    expected = plain(wide[0], wide[1], modulus)
+    expected.backward(slope)  # type: ignore[no-untyped-call]
     own = [x.to(DEVICE).requires_grad_() for x in (queries, candidates)]
     found = CROSS[modulus](*own)
-    found.backward(slope.float().to(DEVICE))
+    found.backward(slope.float().to(DEVICE))  # type: ignore[no-untyped-call]
     torch.testing.assert_close(found.cpu().double(), expected, rtol=1e-5, atol=1e-6)
     for mine, theirs in zip(own, wide, strict=True):
-        assert mine.grad is not None and theirs.grad is not None
+        assert mine.grad is not None
+        assert theirs.grad is not None
         scale = theirs.grad.abs().max().item()
         torch.testing.assert_close(mine.grad.cpu().double(), theirs.grad, rtol=1e-4, atol=1e-5 * max(scale, 1.0))
 
@@ -76,7 +77,7 @@ def test_one_candidate_set_for_all_batches_is_broadcast(modulus: bool) -> None:
 def test_equal_vectors_have_distance_and_finite_gradient(modulus: bool) -> None:
     same = torch.ones(2, 4, device=DEVICE, requires_grad=True)
     distance = CROSS[modulus](same, same.detach())
-    distance.sum().backward()
+    distance.sum().backward()  # type: ignore[no-untyped-call]
     assert distance.abs().max().item() == 0
     assert same.grad is not None
     assert bool(torch.isfinite(same.grad).all())
@@ -87,5 +88,5 @@ def test_equal_vectors_have_distance_and_finite_gradient(modulus: bool) -> None:
 def test_nothing_to_compare(modulus: bool, n: int, m: int) -> None:
     queries = torch.ones(n, 4, device=DEVICE, requires_grad=True)
     distance = CROSS[modulus](queries, torch.ones(m, 4, device=DEVICE))
-    distance.sum().backward()
+    distance.sum().backward()  # type: ignore[no-untyped-call]
     assert distance.shape == (n, m)

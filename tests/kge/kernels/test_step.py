@@ -118,7 +118,7 @@ def test_some_steps_are_those_of_torchs_adam(settings: config.KGE) -> None:
 
 
 def test_every_pass_holds_every_example_once_with_its_weight() -> None:
-    settings, examples = replace(SETTINGS, batch=5, share_negatives=5), some_examples(n=25)
+    settings, examples = replace(SETTINGS, batch=5, share_negatives=5), some_examples(n=10)
     trainer = trainer_for(settings, examples)
     expected = examples.weights * subsampling_weights(examples.positives)
     weight_of = {tuple(f): w for f, w in zip(examples.positives.tolist(), expected, strict=True)}
@@ -126,8 +126,8 @@ def test_every_pass_holds_every_example_once_with_its_weight() -> None:
     for number in range(2):
         for tail in (True, False):
             drawn = []
-            for batch in range(5):
-                trainer.step.fill_(2 * (5 * number + batch) + (not tail))
+            for batch in range(2):
+                trainer.step.fill_(2 * (2 * number + batch) + (not tail))
                 trainer.draw()
                 rows = zip(*(x.tolist() for x in (trainer.known, trainer.between, trainer.answer)), strict=True)
                 facts = [(k, r, a) if tail else (a, r, k) for k, r, a in rows]
@@ -170,20 +170,21 @@ def test_negatives_are_uniform_and_differ_by_step_chunk_and_seed() -> None:
 
 @BOTH
 def test_training_taken_up_again_goes_on_as_if_it_had_never_stopped(settings: config.KGE) -> None:
+    settings = replace(settings, steps=4)
     whole, first = trainer_for(settings), trainer_for(settings)
     whole.run()
-    first.run(until=7)
+    first.run(until=3)
     entity, relation = first.entity.clone(), first.relation.clone()
     moments = {name: moment.clone() for name, moment in first.moments.items()}
-    again = fused_fit(entity, relation, some_examples(), settings, seed=3, start_step=7, moments=moments)
+    again = fused_fit(entity, relation, some_examples(), settings, seed=3, start_step=3, moments=moments)
     assert again.done == settings.steps
     torch.testing.assert_close(entity, whole.entity, rtol=0, atol=0 if DEVICE == "cpu" else 1e-4)
     torch.testing.assert_close(relation, whole.relation, rtol=0, atol=0 if DEVICE == "cpu" else 1e-4)
 
 
-@pytest.mark.parametrize("batch", [1, 2, 16])
+@pytest.mark.parametrize("batch", [1, 16])
 def test_one_or_two_triples_are_enough(batch: int) -> None:
-    settings = replace(SETTINGS, batch=batch, steps=4)
+    settings = replace(SETTINGS, batch=batch, steps=2)
     for facts in ([(0, 0, 1)], [(0, 0, 0), (1, 0, 2)]):
         trainer = trainer_for(settings, Examples.of(as_triples(facts)))
         trainer.run()
@@ -198,6 +199,7 @@ def test_a_batch_without_weight_teaches_nothing() -> None:
     assert torch.equal(trainer.entity, before)
 
 
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # numpy's, in the interpreter
 def test_a_loss_that_is_no_number_is_an_error_with_a_hint() -> None:
     trainer = trainer_for(replace(SETTINGS, learning_rate=3e37, steps=3))
     with pytest.raises(FloatingPointError, match=r"kge\.learning_rate"):

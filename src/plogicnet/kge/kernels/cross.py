@@ -35,7 +35,7 @@ TINY = tl.constexpr(1e-30)
 
 @triton.jit
 def lay_out_kernel(
-    source, ids, out, rows, pad_rows, dim, pad_dim, width, row_stride,
+    source, ids, out, rows, pad_rows, dim, pad_dim, row_stride,
     PARTS: tl.constexpr, IDS: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
     """out[b, part, k, i] = source[row i of batch b, part · dim + k], zero in the padding."""
@@ -218,7 +218,9 @@ class Forward:
         tile: int = 0,
         groups: int = GROUPS,
         splits: int = 0,
+        registers: int | None = 128,
     ) -> None:
+        self.registers = registers
         self.batches, self.rows, self.columns, self.dim, self.modulus = batches, rows, columns, dim, modulus
         self.tile, self.groups = tile or tile_rows(rows), groups
         self.parts = 2 if modulus else 1
@@ -237,9 +239,8 @@ class Forward:
         pad_rows, block_k = out.shape[-1], 32
         grid = (-(-pad_rows // 64), -(-self.pad_dim // block_k), self.batches * self.parts)
         lay_out_kernel[grid](
-            source, source if ids is None else ids, out, rows, pad_rows, self.dim, self.pad_dim,
-            self.parts * self.dim, source.stride(0), PARTS=self.parts, IDS=ids is not None, BLOCK_R=64,
-            BLOCK_K=block_k, num_warps=4,
+            source, source if ids is None else ids, out, rows, pad_rows, self.dim, self.pad_dim, source.stride(0),
+            PARTS=self.parts, IDS=ids is not None, BLOCK_R=64, BLOCK_K=block_k, num_warps=4,
         )  # fmt: skip
 
     def distances(self) -> None:
@@ -248,7 +249,7 @@ class Forward:
         distance_kernel[grid](
             self.queries, self.candidates, self.out, self.batches, self.rows, self.columns, self.pad_rows,
             self.pad_columns, self.pad_dim, self.per_split, MODULUS=self.modulus, ROWS=self.tile, GROUPS=self.groups,
-            UNROLL=UNROLL, num_warps=self.tile // 8, maxnreg=128,
+            UNROLL=UNROLL, num_warps=self.tile // 8, maxnreg=self.registers,
         )  # fmt: skip
 
 
@@ -270,7 +271,9 @@ class Backward:
         tile: int = 0,
         groups: int = 0,
         splits: int = 0,
+        registers: int | None = 128,
     ) -> None:
+        self.registers = registers
         self.batches, self.rows, self.others, self.dim, self.modulus = batches, rows, others, dim, modulus
         self.tile, self.groups = tile or tile_rows(rows), groups or (2 if modulus else 4)
         self.tiles = (-(-rows // self.tile), -(-dim // (self.groups * LANES)))
@@ -292,10 +295,10 @@ class Backward:
         """Fills `out` (splits, batches, rows, width), or adds to the rows own_ids of a table."""
         gradient_kernel[(*self.tiles, self.splits * self.batches)](
             own, own if own_ids is None else own_ids, other, other if other_ids is None else other_ids, slope, out,
-            self.batches, self.rows, self.others, self.dim, *steps, self.per_split, MODULUS=self.modulus,
+                self.batches, self.rows, self.others, self.dim, *steps, self.per_split, MODULUS=self.modulus,
             OWN_IDS=own_ids is not None, OTHER_IDS=other_ids is not None, ADD=add,
             EVEN=self.rows % self.tile == 0 and self.others % UNROLL == 0, ROWS=self.tile, GROUPS=self.groups,
-            UNROLL=UNROLL, num_warps=self.tile // 8, maxnreg=128,
+            UNROLL=UNROLL, num_warps=self.tile // 8, maxnreg=self.registers,
         )  # fmt: skip
 
 
@@ -318,7 +321,7 @@ class Cross(torch.autograd.Function):
         return call.out[0] if call.splits == 1 else call.out.sum(0)
 
     @staticmethod
-    def backward(ctx: Any, slope: torch.Tensor) -> tuple[torch.Tensor | None, torch.Tensor | None, None]:  # type: ignore[override]
+    def backward(ctx: Any, slope: torch.Tensor) -> tuple[torch.Tensor | None, torch.Tensor | None, None]:
         """The two gradients, each where it is needed."""
         queries, candidates = ctx.saved_tensors
         (batches, rows, width), columns = queries.shape, candidates.shape[1]
@@ -344,7 +347,7 @@ def _cross(queries: torch.Tensor, candidates: torch.Tensor, modulus: bool) -> to
         x.float().expand(*lead, *x.shape[-2:]).reshape(lead.numel(), x.shape[-2], width).contiguous()
         for x in (queries, candidates)
     ]
-    out: torch.Tensor = Cross.apply(*flat, modulus)  # type: ignore[no-untyped-call]
+    out: torch.Tensor = Cross.apply(*flat, modulus)
     return out.view(*lead, queries.shape[-2], candidates.shape[-2])
 
 

@@ -63,7 +63,7 @@ def draw_kernel(
     seed, examples, entities, size, slots, drawn, half,
     POSITIVE_PROGRAMS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """One step's positives (shuffled passes, tail and head queries in turn) and negatives, and which rows they touch."""
+    """One step's positives (shuffled passes, tail and head queries in turn), its negatives, and the touched rows."""
     t = tl.load(step)
     stamp = (t + 1).to(tl.int32)
     pid = tl.program_id(0)
@@ -171,7 +171,7 @@ def loss_kernel(
     j = tl.arange(0, BLOCK_N)
     inside = j < columns
     distance = tl.zeros((BLOCK_N,), tl.float32)
-    for split in range(0, splits):
+    for split in range(splits):
         distance += tl.load(parts + (split * slots + slot).to(tl.int64) * columns + j, mask=inside, other=0.0)
     score = gamma - distance
 
@@ -233,7 +233,7 @@ def spread_kernel(
         else:
             x = tl.where(x > 0, g, tl.where(x < 0, -g, 0.0))
         tl.atomic_add(d_entity + row_a + k, -x, mask=inside, sem="relaxed")
-        for split in range(0, splits):
+        for split in range(splits):
             part = parts + (split * slots + slot).to(tl.int64) * WIDTH + k
             x += tl.load(part, mask=inside, other=0.0)
             if MODULUS:
@@ -306,6 +306,8 @@ class Trainer:
         self.share = min(s.share_negatives, self.size)
         self.chunks = -(-self.size // self.share)
         self.slots = self.chunks * self.share
+        self.block = min(1024, int(triton.next_power_of_2(s.dim)))
+        self.of_rows = (self.slots, -(-s.dim // self.block))
         self.phase = math.pi * s.dim / (s.gamma + 2.0)
         self.graphs: dict[int, Any] = {}
         self.step = torch.full((1,), start_step, dtype=torch.int64, device=device)
@@ -348,7 +350,9 @@ class Trainer:
             query = r * entities + given
             keys = torch.sort(query * entities + asked)[0]
             queries = keys // entities
-            bounds = torch.stack([torch.searchsorted(queries, query), torch.searchsorted(queries, query, right=True)], 1)
+            bounds = torch.stack(
+                [torch.searchsorted(queries, query), torch.searchsorted(queries, query, right=True)], 1
+            )
             ranges.append(bounds + side * n)
             answers.append(keys % entities)
         self.ranges = torch.stack(ranges).to(torch.int32)
@@ -367,31 +371,52 @@ class Trainer:
 
     def learn(self) -> None:
         """Adds the gradients of the drawn batch's loss to `d_entity` and `d_relation`."""
-        s, block = self.settings, min(1024, int(triton.next_power_of_2(self.settings.dim)))
-        of_rows = (self.slots, -(-s.dim // block))
-        query_kernel[of_rows](
+        for part in (
+            self.make_queries, self.lay_out, self.forward.distances, self.weigh, self.learn_queries,
+            self.learn_negatives, self.spread,
+        ):  # fmt: skip
+            part()
+
+    def make_queries(self) -> None:
+        """The query vectors."""
+        query_kernel[self.of_rows](
             self.step, self.entity, self.relation, self.known, self.between, self.query, self.phase,
-            MODULUS=self.modulus, DIM=s.dim, BLOCK=block, num_warps=4,
+            MODULUS=self.modulus, DIM=self.settings.dim, BLOCK=self.block, num_warps=4,
         )  # fmt: skip
+
+    def lay_out(self) -> None:
+        """Queries and negatives transposed, as `Forward.distances` takes them."""
         self.forward.lay_out(self.query, None, self.forward.queries, self.share)
-        self.forward.lay_out(self.entity, self.negative, self.forward.candidates, s.negatives)
-        self.forward.distances()
+        self.forward.lay_out(self.entity, self.negative, self.forward.candidates, self.settings.negatives)
+
+    def weigh(self) -> None:
+        """The loss and its slope in each distance."""
+        s = self.settings
         loss_kernel[(self.slots,)](
             self.forward.out, self.query, self.entity, self.answer, self.weight, self.low, self.high, self.answers,
             self.negative, self.slope, self.slope_positive, self.losses, s.gamma, s.adversarial_temperature,
-            self.slots, self.share, s.negatives, self.forward.splits, MODULUS=self.modulus, DIM=s.dim, BLOCK_K=block,
-            BLOCK_N=int(triton.next_power_of_2(s.negatives)), BLOCK_B=1024, num_warps=4,
+            self.slots, self.share, s.negatives, self.forward.splits, MODULUS=self.modulus, DIM=s.dim,
+            BLOCK_K=self.block, BLOCK_N=int(triton.next_power_of_2(s.negatives)), BLOCK_B=1024, num_warps=4,
         )  # fmt: skip
-        self.to_queries(
-            self.query, self.entity, self.slope, (s.negatives, 1), self.d_query, other_ids=self.negative
-        )
+
+    def learn_queries(self) -> None:
+        """The negatives' part of the queries' gradients, in parts."""
+        steps = (self.settings.negatives, 1)
+        self.to_queries(self.query, self.entity, self.slope, steps, self.d_query, other_ids=self.negative)
+
+    def learn_negatives(self) -> None:
+        """The negatives' gradients, added to their rows."""
+        steps = (1, self.settings.negatives)
         self.to_negatives(
-            self.entity, self.query, self.slope, (1, s.negatives), self.d_entity, own_ids=self.negative, add=True
-        )
-        spread_kernel[of_rows](
+            self.entity, self.query, self.slope, steps, self.d_entity, own_ids=self.negative, add=True
+        )  # fmt: skip
+
+    def spread(self) -> None:
+        """The queries' gradients and the positives', added to the rows of known entities, relations and answers."""
+        spread_kernel[self.of_rows](
             self.step, self.d_query, self.query, self.entity, self.relation, self.known, self.between, self.answer,
             self.weight, self.slope_positive, self.d_entity, self.d_relation, self.slots, self.to_queries.splits,
-            self.phase, MODULUS=self.modulus, DIM=s.dim, BLOCK=block, num_warps=4,
+            self.phase, MODULUS=self.modulus, DIM=self.settings.dim, BLOCK=self.block, num_warps=4,
         )  # fmt: skip
 
     def update(self) -> None:
@@ -419,7 +444,7 @@ class Trainer:
         return float(self.losses.sum())
 
     def take(self, steps: int) -> None:
-        """Takes so many steps and does not wait for them; on a GPU the first builds the kernels, the rest are replayed."""
+        """Takes so many steps without waiting for them; on a GPU the first builds the kernels, replays do the rest."""
         self.done += steps
         if self.entity.is_cuda and not self.graphs and steps:
             self.one()

@@ -6,9 +6,9 @@ terms take at least 6 · n · m · d / (132 · 128 · 1.98e9) s on an H200. A mo
 kernel besides, of which a multiprocessor makes 16 a clock: that is its bound.
 
 Each thread holds a tile of results in registers, so that a loaded number is used many times:
-- forwards 8 queries × 8 candidates; the loop runs over coordinates, so operands lie transposed (`lay_out`), padded
+- forwards 8 queries × 8 candidates (4 for moduli); the loop runs over coordinates, so operands lie transposed (`lay_out`), padded
   with zeros to whole tiles, and the loop needs no masks. Where tiles are few, coordinates are split among programs.
-- backwards 8 rows × 4 coordinates; the loop runs over the other side's rows, so operands lie as they are and may be
+- backwards 8 rows × 4 coordinates (2 complex ones); the loop runs over the other side's rows, so operands lie as they are and may be
   gathered from a table by ids. Each gradient has its own launch of the same kernel: its sums then stay in registers
   and no atomic addition is needed, at the price of one more subtraction a term.
 Tiles are three-dimensional, (groups, rows, 32 lanes), because Triton then gives rows to warps and groups to registers.
@@ -23,8 +23,6 @@ import triton.language as tl
 LANES = 32
 ROWS = 64
 """Rows of a program's tile at most; each warp takes 8."""
-GROUPS = 4
-"""Forwards, half of a thread's columns; a program's tile is 64 times as wide."""
 UNROLL = 4
 FILL = 264
 """Programs that fill the card: two of 8 warps on each of an H200's 132 multiprocessors."""
@@ -216,12 +214,14 @@ class Forward:
         modulus: bool,
         device: torch.device,
         tile: int = 0,
-        groups: int = GROUPS,
+        groups: int = 0,
         splits: int = 0,
         registers: int | None = 128,
     ) -> None:
         self.registers = registers
         self.batches, self.rows, self.columns, self.dim, self.modulus = batches, rows, columns, dim, modulus
+        # a thread has 2 · groups columns; twice as many numbers a column for moduli, in the same registers
+        groups = groups or (2 if modulus else 4)
         self.tile, self.groups = tile or tile_rows(rows), groups
         self.parts = 2 if modulus else 1
         self.pad_rows, self.pad_columns = up(rows, max(self.tile, 16)), up(columns, 2 * groups * LANES)

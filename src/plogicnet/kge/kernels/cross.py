@@ -6,11 +6,12 @@ terms take at least 6 · n · m · d / (132 · 128 · 1.98e9) s on an H200. A mo
 kernel besides, of which a multiprocessor makes 16 a clock: that is its bound.
 
 Each thread holds a tile of results in registers, so that a loaded number is used many times:
-- forwards 8 queries × 8 candidates (4 for moduli); the loop runs over coordinates, so operands lie transposed (`lay_out`), padded
-  with zeros to whole tiles, and the loop needs no masks. Where tiles are few, coordinates are split among programs.
-- backwards 8 rows × 4 coordinates (2 complex ones); the loop runs over the other side's rows, so operands lie as they are and may be
-  gathered from a table by ids. Each gradient has its own launch of the same kernel: its sums then stay in registers
-  and no atomic addition is needed, at the price of one more subtraction a term.
+- forwards 8 queries × 8 candidates (4 for moduli); the loop runs over coordinates, so operands lie transposed
+  (`lay_out`), padded with zeros to whole tiles, and the loop needs no masks. Where tiles are few, coordinates are split
+  among programs.
+- backwards 8 rows × 4 coordinates (2 complex ones); the loop runs over the other side's rows, so operands lie as they
+  are and may be gathered from a table by ids. Each gradient has its own launch of the same kernel: its sums then stay
+  in registers and need no atomic addition among programs, at the price of one more subtraction a term.
 Tiles are three-dimensional, (groups, rows, 32 lanes), because Triton then gives rows to warps and groups to registers.
 """
 

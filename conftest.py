@@ -1,0 +1,10 @@
+"""Kernels run through Triton's interpreter where there is no GPU, and are left out where there is no Triton."""
+
+import os
+from importlib.util import find_spec
+
+import torch
+
+collect_ignore_glob = [] if find_spec("triton") else ["src/plogicnet/kge/kernels/*"]
+if not torch.cuda.is_available():
+    os.environ.setdefault("TRITON_INTERPRET", "1")  # before any module imports triton

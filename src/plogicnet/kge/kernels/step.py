@@ -1,0 +1,541 @@
+"""A whole training step of TransE or RotatE on the device: drawn, scored, learned from, replayed as a CUDA graph.
+
+The mathematics is that of sampling.py, loss.py and vector_model.py; only the random numbers are others, since they are
+made on the device from (seed, step) alone, by counters. The step's number lies in device memory and the learning rates
+in a table beside it, so that one captured graph serves every step.
+
+The floor of a step, in bytes (w the width of an entity's vector, f = 4 bytes a number):
+- Adam over all entities moves 6 · f · w an entity (vector and both moments, read and written): 491 MB at WN18RR's
+  40,943 × 500, 0.11 ms at 4.3 TB/s. Gradients cost 2 · f · w more for the rows that a step touches (read, set to zero
+  again), and none for the others: a stamp tells which those are.
+- negatives: each row read once to lay it out and written transposed (2 · f · w), read again by the two gradients (from
+  the L2 cache if it holds them), and its gradient added (f · w): about 16 MB a pass at 8 × 1024 × 500.
+- arithmetic as cross.py says: 6 instructions a term, 0.05 ms at 512 × 1024 × 500.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+import triton
+import triton.language as tl
+
+from plogicnet import config
+from plogicnet.errors import InputError
+from plogicnet.kge.kernels.cross import TINY, Backward, Forward
+from plogicnet.kge.protocol import Examples
+from plogicnet.kge.sampling import subsampling_weights
+from plogicnet.progress import Progress, silent
+
+LOOK_EVERY = 500
+"""Steps between two looks at the loss: each look waits for the device."""
+GRAPH_STEPS = 10
+"""Steps in one captured graph: fewer gaps between launches."""
+BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
+
+
+@triton.jit
+def mixed(x):
+    """A number's bits well stirred (an integer hash)."""
+    x = (x ^ (x >> 16)) * 0x7FEB352D
+    x = (x ^ (x >> 15)) * 0x846CA68B
+    return x ^ (x >> 16)
+
+
+@triton.jit
+def shuffled_once(x, k0, k1, k2, k3, half):
+    """A keyed bijection of the numbers of 2 · half bits: a Feistel network, whose every round can be undone."""
+    mask = (1 << half) - 1
+    left = x >> half
+    right = x & mask
+    for r in tl.static_range(2):
+        left = left ^ (mixed(right + k0 + r) & mask)
+        right = right ^ (mixed(left + k1 + r) & mask)
+        left = left ^ (mixed(right + k2 + r) & mask)
+        right = right ^ (mixed(left + k3 + r) & mask)
+    return (left << half) | right
+
+
+@triton.jit
+def draw_kernel(
+    step, positives, weights, ranges, known, relation, answer, weight, low, high, negative, touched, touched_relation,
+    seed, examples, entities, size, slots, drawn, half,
+    POSITIVE_PROGRAMS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """One step's positives (shuffled passes, tail and head queries in turn), its negatives, and the touched rows."""
+    t = tl.load(step)
+    stamp = (t + 1).to(tl.int32)
+    pid = tl.program_id(0)
+    if pid < POSITIVE_PROGRAMS:
+        slot = pid * BLOCK + tl.arange(0, BLOCK)
+        side = t % 2
+        at = (t // 2) * size + slot
+        number = (at // examples).to(tl.int32)
+        zero = slot * 0
+        k0, k1, k2, k3 = tl.philox(seed, number, zero + (2 + side).to(tl.int32), zero, zero)
+        x = shuffled_once((at % examples).to(tl.uint32), k0, k1, k2, k3, half)
+        # the bijection is of 4^half numbers: those beyond the examples walk on till they come back among them
+        while tl.max((x.to(tl.int64) >= examples).to(tl.int32), 0) > 0:
+            x = tl.where(x.to(tl.int64) >= examples, shuffled_once(x, k0, k1, k2, k3, half), x)
+        real = slot < size
+        example = tl.where(real, x.to(tl.int64), 0)
+        inside = slot < slots
+        first = tl.load(positives + example * 3, mask=inside, other=0)
+        between = tl.load(positives + example * 3 + 1, mask=inside, other=0)
+        last = tl.load(positives + example * 3 + 2, mask=inside, other=0)
+        given = tl.where(side == 0, first, last)
+        asked = tl.where(side == 0, last, first)
+        tl.store(known + slot, given, mask=inside)
+        tl.store(relation + slot, between, mask=inside)
+        tl.store(answer + slot, asked, mask=inside)
+        tl.store(weight + slot, tl.where(real, tl.load(weights + example, mask=inside, other=0.0), 0.0), mask=inside)
+        bounds = ranges + (side * examples + example) * 2
+        tl.store(low + slot, tl.load(bounds, mask=inside, other=0), mask=inside)
+        tl.store(high + slot, tl.load(bounds + 1, mask=inside, other=0), mask=inside)
+        tl.store(touched + given, stamp, mask=inside)
+        tl.store(touched + asked, stamp, mask=inside)
+        tl.store(touched_relation + between, stamp, mask=inside)
+    else:
+        place = (pid - POSITIVE_PROGRAMS) * BLOCK + tl.arange(0, BLOCK)
+        zero = place * 0
+        bits, _, _, _ = tl.philox(seed, place, zero + 1, zero + t.to(tl.int32), zero)
+        entity = ((bits.to(tl.uint64) * entities) >> 32).to(tl.int32)
+        tl.store(negative + place, entity, mask=place < drawn)
+        tl.store(touched + entity, stamp, mask=place < drawn)
+
+
+@triton.jit
+def query_kernel(
+    step, entity, relation, known, between, query, phase,
+    MODULUS: tl.constexpr, DIM: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Rows of queries: h + r or t - r; rotated by the relation's phases, forwards or backwards, where MODULUS."""
+    slot = tl.program_id(0)
+    k = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    inside = k < DIM
+    sign = tl.where(tl.load(step) % 2 == 0, 1.0, -1.0)
+    row = tl.load(known + slot).to(tl.int64)
+    r = tl.load(relation + tl.load(between + slot).to(tl.int64) * DIM + k, mask=inside, other=0.0)
+    if MODULUS:
+        x = tl.load(entity + row * (2 * DIM) + k, mask=inside, other=0.0)
+        y = tl.load(entity + row * (2 * DIM) + DIM + k, mask=inside, other=0.0)
+        cos = tl.cos(r * phase)
+        sin = tl.sin(r * phase) * sign
+        tl.store(query + slot * (2 * DIM) + k, x * cos - y * sin, mask=inside)
+        tl.store(query + slot * (2 * DIM) + DIM + k, x * sin + y * cos, mask=inside)
+    else:
+        x = tl.load(entity + row * DIM + k, mask=inside, other=0.0)
+        tl.store(query + slot * DIM + k, x + sign * r, mask=inside)
+
+
+@triton.jit
+def softplus(x):
+    """log(1 + exp(x)), for any x."""
+    return tl.maximum(x, 0.0) + tl.log(1.0 + tl.exp(-tl.abs(x)))
+
+
+@triton.jit
+def loss_kernel(
+    parts, query, entity, answer, weight, low, high, answers, negative, slope, slope_positive, losses,
+    gamma, temperature, slots, share, columns, splits,
+    MODULUS: tl.constexpr, DIM: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_B: tl.constexpr,
+):  # fmt: skip
+    """One positive's loss and the loss's slope in each of its distances; known positives among negatives count not.
+
+    The slope in a distance is minus that in a score: -f · a_j · σ(s_j) for a negative of adversarial weight a_j, and
+    f · σ(-s) for the positive, where f is half the positive's share of the batch's weight.
+    """
+    slot = tl.program_id(0)
+    total = tl.zeros((BLOCK_B,), tl.float32)
+    for start in range(0, slots, BLOCK_B):
+        i = start + tl.arange(0, BLOCK_B)
+        total += tl.load(weight + i, mask=i < slots, other=0.0)
+    f = 0.5 * tl.load(weight + slot) / tl.maximum(tl.sum(total, 0), 1.1754943508222875e-38)
+
+    WIDTH: tl.constexpr = 2 * DIM if MODULUS else DIM
+    row = tl.load(answer + slot).to(tl.int64) * WIDTH
+    apart = tl.zeros((BLOCK_K,), tl.float32)
+    for start in range(0, DIM, BLOCK_K):
+        k = start + tl.arange(0, BLOCK_K)
+        x = tl.load(query + slot * WIDTH + k, mask=k < DIM, other=0.0)
+        x -= tl.load(entity + row + k, mask=k < DIM, other=0.0)
+        if MODULUS:
+            y = tl.load(query + slot * WIDTH + DIM + k, mask=k < DIM, other=0.0)
+            y -= tl.load(entity + row + DIM + k, mask=k < DIM, other=0.0)
+            apart += tl.sqrt(x * x + y * y)
+        else:
+            apart += tl.abs(x)
+    positive = gamma - tl.sum(apart, 0)
+
+    j = tl.arange(0, BLOCK_N)
+    inside = j < columns
+    distance = tl.zeros((BLOCK_N,), tl.float32)
+    for split in range(splits):
+        distance += tl.load(parts + (split * slots + slot).to(tl.int64) * columns + j, mask=inside, other=0.0)
+    score = gamma - distance
+
+    # the query's answers among the examples lie sorted in answers[low:high]
+    wanted = tl.load(negative + (slot // share) * columns + j, mask=inside, other=-1)
+    start = tl.load(low + slot)
+    end = tl.load(high + slot)
+    left = tl.zeros((BLOCK_N,), tl.int32) + start
+    right = tl.zeros((BLOCK_N,), tl.int32) + end
+    length = end - start
+    while length > 0:
+        middle = (left + right) // 2
+        open_ = left < right
+        before = open_ & (tl.load(answers + middle, mask=open_, other=0) < wanted)
+        left = tl.where(before, middle + 1, left)
+        right = tl.where(open_ & ~before, middle, right)
+        length = length // 2
+    found = (left < end) & (tl.load(answers + left, mask=left < end, other=-1) == wanted)
+    usable = inside & ~found
+
+    heat = tl.where(usable, temperature * score, float("-inf"))
+    hottest = tl.max(heat, 0)
+    hottest = tl.where(hottest == float("-inf"), 0.0, hottest)
+    adversarial = tl.where(usable, tl.exp(heat - hottest), 0.0)
+    adversarial = adversarial / tl.maximum(tl.sum(adversarial, 0), 1e-30)
+    sigmoid = 1.0 / (1.0 + tl.exp(-score))
+    tl.store(slope + slot.to(tl.int64) * columns + j, -f * adversarial * sigmoid, mask=inside)
+    tl.store(slope_positive + slot, f / (1.0 + tl.exp(positive)))
+    negatives = tl.sum(tl.where(usable, adversarial * softplus(score), 0.0), 0)
+    tl.store(losses + slot, f * (softplus(-positive) + negatives))
+
+
+@triton.jit
+def spread_kernel(
+    step, parts, query, entity, relation, known, between, answer, weight, slope_positive,
+    d_entity, d_relation, slots, splits, phase,
+    MODULUS: tl.constexpr, DIM: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Sums a query's gradient, adds the positive's, and adds all to the rows of known entity, relation and answer."""
+    WIDTH: tl.constexpr = 2 * DIM if MODULUS else DIM
+    slot = tl.program_id(0)
+    if tl.load(weight + slot) != 0.0:
+        k = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+        inside = k < DIM
+        sign = tl.where(tl.load(step) % 2 == 0, 1.0, -1.0)
+        g = tl.load(slope_positive + slot)
+        row = tl.load(known + slot).to(tl.int64) * WIDTH
+        row_r = tl.load(between + slot).to(tl.int64) * DIM
+        row_a = tl.load(answer + slot).to(tl.int64) * WIDTH
+        q = tl.load(query + slot * WIDTH + k, mask=inside, other=0.0)
+        x = q - tl.load(entity + row_a + k, mask=inside, other=0.0)
+        if MODULUS:
+            q_y = tl.load(query + slot * WIDTH + DIM + k, mask=inside, other=0.0)
+            y = q_y - tl.load(entity + row_a + DIM + k, mask=inside, other=0.0)
+            g_by_length = g * tl.rsqrt(y * y + (x * x + TINY))
+            x = g_by_length * x
+            y = g_by_length * y
+            tl.atomic_add(d_entity + row_a + DIM + k, -y, mask=inside, sem="relaxed")
+        else:
+            x = tl.where(x > 0, g, tl.where(x < 0, -g, 0.0))
+        tl.atomic_add(d_entity + row_a + k, -x, mask=inside, sem="relaxed")
+        for split in range(splits):
+            part = parts + (split * slots + slot).to(tl.int64) * WIDTH + k
+            x += tl.load(part, mask=inside, other=0.0)
+            if MODULUS:
+                y += tl.load(part + DIM, mask=inside, other=0.0)
+        if MODULUS:
+            r = tl.load(relation + row_r + k, mask=inside, other=0.0) * phase
+            cos = tl.cos(r)
+            sin = tl.sin(r) * sign
+            tl.atomic_add(d_entity + row + k, x * cos + y * sin, mask=inside, sem="relaxed")
+            tl.atomic_add(d_entity + row + DIM + k, y * cos - x * sin, mask=inside, sem="relaxed")
+            turn = (y * q - x * q_y) * (sign * phase)
+            tl.atomic_add(d_relation + row_r + k, turn, mask=inside, sem="relaxed")
+        else:
+            tl.atomic_add(d_entity + row + k, x, mask=inside, sem="relaxed")
+            tl.atomic_add(d_relation + row_r + k, x * sign, mask=inside, sem="relaxed")
+
+
+@triton.jit
+def adam_kernel(
+    step, rates, table, gradient, mean, square, touched,
+    WIDTH: tl.constexpr, BLOCK: tl.constexpr, BETA1: tl.constexpr, BETA2: tl.constexpr, EPSILON: tl.constexpr,
+):  # fmt: skip
+    """Adam on one row; only a row that this step touched has a gradient, which is then set to zero again."""
+    t = tl.load(step)
+    rate = tl.load(rates + t * 2)
+    correction = tl.load(rates + t * 2 + 1)
+    row = tl.program_id(0).to(tl.int64)
+    has_gradient = tl.load(touched + row) == (t + 1).to(tl.int32)
+    for start in tl.static_range(0, WIDTH, BLOCK):
+        k = start + tl.arange(0, BLOCK)
+        inside = k < WIDTH
+        at = row * WIDTH + k
+        m = BETA1 * tl.load(mean + at, mask=inside, other=0.0)
+        v = BETA2 * tl.load(square + at, mask=inside, other=0.0)
+        p = tl.load(table + at, mask=inside, other=0.0)
+        if has_gradient:
+            g = tl.load(gradient + at, mask=inside, other=0.0)
+            tl.store(gradient + at, tl.zeros((BLOCK,), tl.float32), mask=inside)
+            m += (1.0 - BETA1) * g
+            v += (1.0 - BETA2) * g * g
+        tl.store(mean + at, m, mask=inside)
+        tl.store(square + at, v, mask=inside)
+        tl.store(table + at, p - rate * m / (tl.sqrt(v) * correction + EPSILON), mask=inside)
+
+
+class Trainer:
+    """Tables, moments, buffers and kernels of a training; `run` goes on from its step to the last.
+
+    Attributes:
+        entity, relation: the tables, updated in place.
+        moments: Adam's, by name: what a checkpoint needs besides the tables and the step.
+        step: the number of the next step, on the device.
+    """
+
+    def __init__(
+        self,
+        entity: torch.Tensor,
+        relation: torch.Tensor,
+        examples: Examples,
+        settings: config.KGE,
+        seed: int,
+        start_step: int = 0,
+        moments: dict[str, torch.Tensor] | None = None,
+    ) -> None:
+        s, device = settings, entity.device
+        self.settings, self.entity, self.relation, self.modulus = s, entity, relation, s.model == "RotatE"
+        _check(entity, relation, examples, settings)
+        self.seed, self.done = seed & (2**31 - 1), start_step
+        self.size = min(s.batch, len(examples.positives))
+        self.share = min(s.share_negatives, self.size)
+        self.chunks = -(-self.size // self.share)
+        self.slots = self.chunks * self.share
+        self.block = min(1024, int(triton.next_power_of_2(s.dim)))
+        self.of_rows = (self.slots, -(-s.dim // self.block))
+        self.phase = math.pi * s.dim / (s.gamma + 2.0)
+        self.graphs: dict[int, Any] = {}
+        self.step = torch.full((1,), start_step, dtype=torch.int64, device=device)
+        self.rates = torch.from_numpy(_rates(s)).to(device)
+        self._load(examples)
+        self.moments = moments or {
+            f"{table}.{moment}": torch.zeros_like(getattr(self, table))
+            for table in ("entity", "relation")
+            for moment in ("mean", "square")
+        }
+        self.d_entity, self.d_relation = torch.zeros_like(entity), torch.zeros_like(relation)
+
+        def whole(*shape: int) -> torch.Tensor:
+            return torch.zeros(shape, dtype=torch.int32, device=device)
+
+        def real(*shape: int) -> torch.Tensor:
+            return torch.zeros(shape, device=device)
+
+        self.known, self.between, self.answer = whole(self.slots), whole(self.slots), whole(self.slots)
+        self.low, self.high = whole(self.slots), whole(self.slots)
+        self.negative = whole(self.chunks, s.negatives)
+        self.touched, self.touched_relation = whole(len(entity)), whole(len(relation))
+        self.weight, self.slope_positive, self.losses = real(self.slots), real(self.slots), real(self.slots)
+        self.query, self.slope = real(self.slots, entity.shape[1]), real(self.slots, s.negatives)
+        self.forward = Forward(self.chunks, self.share, s.negatives, s.dim, self.modulus, device)
+        self.to_queries = Backward(self.chunks, self.share, s.negatives, s.dim, self.modulus)
+        self.to_negatives = Backward(self.chunks, s.negatives, self.share, s.dim, self.modulus, splits=1)
+        self.d_query = real(self.to_queries.splits, self.slots, entity.shape[1])
+
+    def _load(self, examples: Examples) -> None:
+        """The examples on the device; for each and each side the range of its query's answers among them, sorted."""
+        device, n, entities = self.entity.device, len(examples.positives), len(self.entity)
+        weights = examples.weights * subsampling_weights(examples.positives)
+        self.examples = n
+        self.positives = torch.from_numpy(examples.positives.astype(np.int32)).to(device)
+        self.weights = torch.from_numpy(weights.astype(np.float32)).to(device)
+        h, r, t = torch.from_numpy(examples.positives.copy()).to(device).unbind(1)
+        ranges, answers = [], []
+        for side, (given, asked) in enumerate([(h, t), (t, h)]):
+            query = r * entities + given
+            keys = torch.sort(query * entities + asked)[0]
+            queries = keys // entities
+            bounds = torch.stack(
+                [torch.searchsorted(queries, query), torch.searchsorted(queries, query, right=True)], 1
+            )
+            ranges.append(bounds + side * n)
+            answers.append(keys % entities)
+        self.ranges = torch.stack(ranges).to(torch.int32)
+        self.answers = torch.cat(answers).to(torch.int32)
+
+    def draw(self) -> None:
+        """Draws the batch of the present step."""
+        block = 256
+        programs, drawn = -(-self.slots // block), self.negative.numel()
+        half = max(1, -(-(max(self.examples - 1, 1)).bit_length() // 2))
+        draw_kernel[(programs + -(-drawn // block),)](
+            self.step, self.positives, self.weights, self.ranges, self.known, self.between, self.answer, self.weight,
+            self.low, self.high, self.negative, self.touched, self.touched_relation, self.seed, self.examples,
+            len(self.entity), self.size, self.slots, drawn, half, POSITIVE_PROGRAMS=programs, BLOCK=block, num_warps=4,
+        )  # fmt: skip
+
+    def learn(self) -> None:
+        """Adds the gradients of the drawn batch's loss to `d_entity` and `d_relation`."""
+        for part in (
+            self.make_queries, self.lay_out, self.forward.distances, self.weigh, self.learn_queries,
+            self.learn_negatives, self.spread,
+        ):  # fmt: skip
+            part()
+
+    def make_queries(self) -> None:
+        """The query vectors."""
+        query_kernel[self.of_rows](
+            self.step, self.entity, self.relation, self.known, self.between, self.query, self.phase,
+            MODULUS=self.modulus, DIM=self.settings.dim, BLOCK=self.block, num_warps=4,
+        )  # fmt: skip
+
+    def lay_out(self) -> None:
+        """Queries and negatives transposed, as `Forward.distances` takes them."""
+        self.forward.lay_out(self.query, None, self.forward.queries, self.share)
+        self.forward.lay_out(self.entity, self.negative, self.forward.candidates, self.settings.negatives)
+
+    def weigh(self) -> None:
+        """The loss and its slope in each distance."""
+        s = self.settings
+        loss_kernel[(self.slots,)](
+            self.forward.out, self.query, self.entity, self.answer, self.weight, self.low, self.high, self.answers,
+            self.negative, self.slope, self.slope_positive, self.losses, s.gamma, s.adversarial_temperature,
+            self.slots, self.share, s.negatives, self.forward.splits, MODULUS=self.modulus, DIM=s.dim,
+            BLOCK_K=self.block, BLOCK_N=int(triton.next_power_of_2(s.negatives)), BLOCK_B=1024, num_warps=4,
+        )  # fmt: skip
+
+    def learn_queries(self) -> None:
+        """The negatives' part of the queries' gradients, in parts."""
+        steps = (self.settings.negatives, 1)
+        self.to_queries(self.query, self.entity, self.slope, steps, self.d_query, other_ids=self.negative)
+
+    def learn_negatives(self) -> None:
+        """The negatives' gradients, added to their rows."""
+        steps = (1, self.settings.negatives)
+        self.to_negatives(
+            self.entity, self.query, self.slope, steps, self.d_entity, own_ids=self.negative, add=True
+        )  # fmt: skip
+
+    def spread(self) -> None:
+        """The queries' gradients and the positives', added to the rows of known entities, relations and answers."""
+        spread_kernel[self.of_rows](
+            self.step, self.d_query, self.query, self.entity, self.relation, self.known, self.between, self.answer,
+            self.weight, self.slope_positive, self.d_entity, self.d_relation, self.slots, self.to_queries.splits,
+            self.phase, MODULUS=self.modulus, DIM=self.settings.dim, BLOCK=self.block, num_warps=4,
+        )  # fmt: skip
+
+    def update(self) -> None:
+        """Adam on all rows, and on to the next step."""
+        for name, table, gradient, touched in (
+            ("entity", self.entity, self.d_entity, self.touched),
+            ("relation", self.relation, self.d_relation, self.touched_relation),
+        ):
+            width = table.shape[1]
+            adam_kernel[(len(table),)](
+                self.step, self.rates, table, gradient, self.moments[f"{name}.mean"], self.moments[f"{name}.square"],
+                touched, WIDTH=width, BLOCK=min(1024, int(triton.next_power_of_2(width))), BETA1=BETA1, BETA2=BETA2,
+                EPSILON=EPSILON, num_warps=4,
+            )  # fmt: skip
+        self.step.add_(1)
+
+    def one(self) -> None:
+        """One whole step."""
+        self.draw()
+        self.learn()
+        self.update()
+
+    def loss(self) -> float:
+        """The last step's loss; waits for the device."""
+        return float(self.losses.sum())
+
+    def take(self, steps: int) -> None:
+        """Takes so many steps without waiting for them; on a GPU the first builds the kernels, replays do the rest."""
+        self.done += steps
+        if self.entity.is_cuda and not self.graphs and steps:
+            self.one()
+            self.graphs = {size: self._captured(size) for size in (GRAPH_STEPS, 1)}
+            steps -= 1
+        for size, graph in self.graphs.items():
+            for _ in range(steps // size):
+                graph.replay()
+            steps %= size
+        for _ in range(steps):
+            self.one()
+
+    def _captured(self, steps: int) -> Any:
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            for _ in range(steps):
+                self.one()
+        return graph
+
+    def run(self, progress: Progress = silent, until: int | None = None) -> None:
+        """Takes the steps that are left, or those up to `until`."""
+        s = self.settings
+        last, half = s.steps if until is None else min(until, s.steps), s.steps // 2
+        with progress(f"training {s.model}, steps", s.steps) as advance:
+            advance(self.done)
+            while self.done < last:
+                if self.done == half:
+                    for moment in self.moments.values():
+                        moment.zero_()
+                # no further than where moments start anew or the loss is looked at
+                next_look = LOOK_EVERY * (self.done // LOOK_EVERY + 1)
+                steps = min(border for border in (last, half, next_look) if border > self.done) - self.done
+                self.take(steps)
+                look = self.done == last or self.done == next_look
+                advance(steps, f"loss {self._finite(self.loss()):.4f}" if look else "")
+        self._finite(float(self.entity.abs().sum()))  # the last update may have been one too far
+
+    def _finite(self, value: float) -> float:
+        if not math.isfinite(value):
+            raise FloatingPointError(
+                f"training left the finite numbers by step {self.done}; a smaller kge.learning_rate"
+                f" (now {self.settings.learning_rate:g}) usually helps"
+            )
+        return value
+
+
+def _rates(s: config.KGE) -> "np.typing.NDArray[np.float32]":
+    """For each step Adam's rate over its first correction, and one over the root of its second.
+
+    The rate falls to a tenth at half of the steps, where moments and their corrections start anew.
+    """
+    step, half = np.arange(max(s.steps, 1), dtype=np.float64), s.steps // 2
+    late = (step >= half) & (half > 0)
+    t = np.where(late, step - half, step) + 1
+    rate = np.where(late, s.learning_rate / 10, s.learning_rate)
+    return np.stack([rate / (1 - BETA1**t), 1 / np.sqrt(1 - BETA2**t)], 1).astype(np.float32)
+
+
+def _check(entity: torch.Tensor, relation: torch.Tensor, examples: Examples, s: config.KGE) -> None:
+    if s.model not in ("TransE", "RotatE"):
+        raise InputError(f"kge.kernels: fused steps are for TransE and RotatE, not {s.model}; set kge.kernels=plain")
+    if s.regularization:
+        raise InputError("kge.regularization: fused steps have none; set kge.kernels=plain")
+    if len(examples.negatives):
+        raise InputError("em.hidden_negatives: fused steps take no explicit negatives; set kge.kernels=plain")
+    width = (2 if s.model == "RotatE" else 1) * s.dim
+    if entity.shape[1] != width or relation.shape[1] != s.dim:
+        raise InputError(f"kge.dim: {s.dim} does not suit tables of widths {entity.shape[1]} and {relation.shape[1]}")
+    if not (entity.is_contiguous() and relation.is_contiguous() and entity.dtype == relation.dtype == torch.float32):
+        raise InputError("fused steps need contiguous float32 tables")
+
+
+def fused_fit(
+    entity: torch.Tensor,
+    relation: torch.Tensor,
+    examples: Examples,
+    settings: config.KGE,
+    seed: int,
+    progress: Progress = silent,
+    start_step: int = 0,
+    moments: dict[str, torch.Tensor] | None = None,
+) -> Trainer:
+    """Trains the tables in place, from `start_step` on (with its Adam moments) to the settings' last step.
+
+    Example:
+        >>> device = "cuda" if torch.cuda.is_available() else "cpu"  # a CPU needs TRITON_INTERPRET=1
+        >>> entity, relation = torch.rand(3, 4, device=device), torch.rand(1, 4, device=device)
+        >>> settings = config.KGE(dim=4, steps=2, batch=2, negatives=2)
+        >>> fused_fit(entity, relation, Examples.of(np.array([[0, 0, 1], [1, 0, 2]])), settings, seed=0).done
+        2
+    """
+    trainer = Trainer(entity, relation, examples, settings, seed, start_step, moments)
+    trainer.run(progress)
+    return trainer

@@ -1,0 +1,220 @@
+"""A fused training step against autograd of the plain formula on the same batch; what it draws; how it goes on."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+pytest.importorskip("triton", reason="the kernels need triton (extra: kernels)")
+from plogicnet import config
+from plogicnet.errors import InputError
+from plogicnet.graph import IntArray, as_triples
+from plogicnet.kge import Examples
+from plogicnet.kge.kernels.step import Trainer, fused_fit
+from plogicnet.kge.loss import self_adversarial_loss
+from plogicnet.kge.sampling import subsampling_weights
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+ENTITIES, RELATIONS = 13, 3
+SETTINGS = config.KGE(
+    dim=6, gamma=4.0, batch=8, negatives=7, share_negatives=3, steps=12, learning_rate=0.05, adversarial_temperature=0.7
+)
+ROTATE = replace(SETTINGS, model="RotatE")
+BOTH = pytest.mark.parametrize("settings", [SETTINGS, ROTATE], ids=["TransE", "RotatE"])
+
+
+def some_examples(n: int = 25) -> Examples:
+    rng = np.random.default_rng(0)
+    every = [(h, r, t) for h in range(ENTITIES) for r in range(RELATIONS) for t in range(ENTITIES)]
+    positives: IntArray = np.array([every[i] for i in rng.choice(len(every), n, replace=False)], dtype=np.int64)
+    return Examples.of(positives, np.linspace(0.2, 1.0, n))
+
+
+def trainer_for(settings: config.KGE, examples: Examples | None = None, seed: int = 3, start: int = 0) -> Trainer:
+    generator = torch.Generator().manual_seed(5)
+    width = settings.dim * (2 if settings.model == "RotatE" else 1)
+    entity = torch.randn(ENTITIES, width, generator=generator).to(DEVICE)
+    relation = torch.randn(RELATIONS, settings.dim, generator=generator).to(DEVICE)
+    return Trainer(entity, relation, examples or some_examples(), settings, seed, start)
+
+
+def distance(apart: torch.Tensor, modulus: bool) -> torch.Tensor:
+    if not modulus:
+        return apart.abs().sum(-1)
+    re, im = apart.chunk(2, dim=-1)
+    return torch.hypot(re, im).sum(-1)
+
+
+def plain_loss(trainer: Trainer, examples: Examples, tail: bool) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """The loss of the drawn batch by the plain formula in float64, with the tables it is a function of."""
+    s, modulus = trainer.settings, trainer.settings.model == "RotatE"
+    entity, relation = (x.detach().cpu().double().requires_grad_() for x in (trainer.entity, trainer.relation))
+    known, between, answer = (x.cpu().long() for x in (trainer.known, trainer.between, trainer.answer))
+    negative = trainer.negative.cpu().long().repeat_interleave(trainer.share, 0)
+    r = relation[between]
+    if modulus:
+        turn = torch.polar(torch.ones_like(r), r * (math.pi * s.dim / (s.gamma + 2)))
+        re, im = entity[known].chunk(2, dim=-1)
+        turned = torch.complex(re, im) * (turn if tail else turn.conj())
+        query = torch.cat([turned.real, turned.imag], -1)
+    else:
+        query = entity[known] + r if tail else entity[known] - r
+    positive = s.gamma - distance(query - entity[answer], modulus)
+    scores = s.gamma - distance(query[:, None] - entity[negative], modulus)
+    facts = {tuple(f) for f in examples.positives.tolist()}
+
+    def is_fact(i: int, e: int) -> bool:
+        one, r, other = int(known[i]), int(between[i]), e
+        return ((one, r, other) if tail else (other, r, one)) in facts
+
+    usable = torch.tensor([[not is_fact(i, e) for e in row] for i, row in enumerate(negative.tolist())])
+    weight = trainer.weight.cpu().double()
+    loss = self_adversarial_loss(positive, scores, usable, weight, s.adversarial_temperature)
+    return loss, entity, relation
+
+
+@BOTH
+@pytest.mark.parametrize("step", [0, 1])
+def test_gradients_and_loss_are_those_of_the_plain_formula(settings: config.KGE, step: int) -> None:
+    examples = some_examples()
+    trainer = trainer_for(settings, examples, start=step)
+    trainer.draw()
+    trainer.learn()
+    loss, entity, relation = plain_loss(trainer, examples, tail=step == 0)
+    loss.backward()  # type: ignore[no-untyped-call]
+    assert trainer.loss() == pytest.approx(loss.item(), rel=1e-5)
+    for found, table in ((trainer.d_entity, entity), (trainer.d_relation, relation)):
+        assert table.grad is not None
+        torch.testing.assert_close(found.cpu().double(), table.grad, rtol=1e-4, atol=1e-6)
+
+
+@BOTH
+def test_some_steps_are_those_of_torchs_adam(settings: config.KGE) -> None:
+    """The rate falls, and the moments start anew, at half of the steps; gradients are cleared for the next step."""
+    settings = replace(settings, steps=4)
+    examples = some_examples()
+    trainer, plain = trainer_for(settings, examples), trainer_for(settings, examples)
+    parameters = [x.detach().cpu().double().requires_grad_() for x in (plain.entity, plain.relation)]
+    for step in range(4):
+        if step in (0, 2):
+            optimizer = torch.optim.Adam(parameters, lr=settings.learning_rate / (10 if step else 1))
+        plain.draw()
+        _, entity, relation = (loss_and := plain_loss(plain, examples, tail=step % 2 == 0))
+        loss_and[0].backward()  # type: ignore[no-untyped-call]
+        for parameter, table in zip(parameters, (entity, relation), strict=True):
+            parameter.grad = table.grad
+        optimizer.step()
+        plain.entity.copy_(parameters[0].detach())
+        plain.relation.copy_(parameters[1].detach())
+        plain.step.add_(1)
+    trainer.run()
+    # float32 signs of gradients may not flip: the tables are far from ties
+    torch.testing.assert_close(trainer.entity.cpu().double(), parameters[0].detach(), rtol=1e-3, atol=1e-4)
+    torch.testing.assert_close(trainer.relation.cpu().double(), parameters[1].detach(), rtol=1e-3, atol=1e-4)
+    assert trainer.d_entity.abs().max().item() == 0
+    assert trainer.d_relation.abs().max().item() == 0
+
+
+def test_every_pass_holds_every_example_once_with_its_weight() -> None:
+    settings, examples = replace(SETTINGS, batch=5, share_negatives=5), some_examples(n=10)
+    trainer = trainer_for(settings, examples)
+    expected = examples.weights * subsampling_weights(examples.positives)
+    weight_of = {tuple(f): w for f, w in zip(examples.positives.tolist(), expected, strict=True)}
+    orders = []
+    for number in range(2):
+        for tail in (True, False):
+            drawn = []
+            for batch in range(2):
+                trainer.step.fill_(2 * (2 * number + batch) + (not tail))
+                trainer.draw()
+                rows = zip(*(x.tolist() for x in (trainer.known, trainer.between, trainer.answer)), strict=True)
+                facts = [(k, r, a) if tail else (a, r, k) for k, r, a in rows]
+                assert trainer.weight.tolist() == pytest.approx([weight_of[f] for f in facts])
+                drawn += facts
+            assert sorted(drawn) == sorted(weight_of)
+            orders.append(tuple(drawn))
+    assert len(set(orders)) == 4
+
+
+def test_a_batch_that_spans_passes_takes_from_both() -> None:
+    settings = replace(SETTINGS, batch=4, share_negatives=4)
+    trainer = trainer_for(settings, Examples.of(as_triples([(i, 0, i + 1) for i in range(6)])))
+    drawn = []
+    for step in (0, 2, 4):
+        trainer.step.fill_(step)
+        trainer.draw()
+        drawn += trainer.known.tolist()
+    assert sorted(drawn[:6]) == sorted(drawn[6:]) == list(range(6))
+
+
+def test_negatives_are_uniform_and_differ_by_step_chunk_and_seed() -> None:
+    settings = replace(SETTINGS, negatives=3000)
+    one, other = trainer_for(settings), trainer_for(settings, seed=4)
+    one.draw()
+    other.draw()
+    first = one.negative.clone()
+    counts = torch.bincount(first.flatten(), minlength=ENTITIES).double()
+    expected = first.numel() / ENTITIES
+    assert ((counts - expected) ** 2 / expected).sum().item() < 33  # χ² of 12 degrees: one in a thousand
+    assert not torch.equal(first[0], first[1])
+    assert not torch.equal(first, other.negative)
+    one.step.add_(1)
+    one.draw()
+    assert not torch.equal(first, one.negative)
+    one.step.add_(-1)
+    one.draw()
+    assert torch.equal(first, one.negative)
+
+
+@BOTH
+def test_training_taken_up_again_goes_on_as_if_it_had_never_stopped(settings: config.KGE) -> None:
+    settings = replace(settings, steps=4)
+    whole, first = trainer_for(settings), trainer_for(settings)
+    whole.run()
+    first.run(until=3)
+    entity, relation = first.entity.clone(), first.relation.clone()
+    moments = {name: moment.clone() for name, moment in first.moments.items()}
+    again = fused_fit(entity, relation, some_examples(), settings, seed=3, start_step=3, moments=moments)
+    assert again.done == settings.steps
+    torch.testing.assert_close(entity, whole.entity, rtol=0, atol=0 if DEVICE == "cpu" else 1e-4)
+    torch.testing.assert_close(relation, whole.relation, rtol=0, atol=0 if DEVICE == "cpu" else 1e-4)
+
+
+@pytest.mark.parametrize("batch", [1, 16])
+def test_one_or_two_triples_are_enough(batch: int) -> None:
+    settings = replace(SETTINGS, batch=batch, steps=2)
+    for facts in ([(0, 0, 1)], [(0, 0, 0), (1, 0, 2)]):
+        trainer = trainer_for(settings, Examples.of(as_triples(facts)))
+        trainer.run()
+        assert bool(torch.isfinite(trainer.entity).all())
+
+
+def test_a_batch_without_weight_teaches_nothing() -> None:
+    examples = Examples.of(as_triples([(0, 0, 1)]), np.array([1e-60]))
+    trainer = trainer_for(replace(SETTINGS, steps=2), examples)
+    before = trainer.entity.clone()
+    trainer.run()
+    assert torch.equal(trainer.entity, before)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # numpy's, in the interpreter
+def test_a_loss_that_is_no_number_is_an_error_with_a_hint() -> None:
+    trainer = trainer_for(replace(SETTINGS, learning_rate=3e37, steps=3))
+    with pytest.raises(FloatingPointError, match=r"kge\.learning_rate"):
+        trainer.run()
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        (replace(SETTINGS, model="DistMult"), "kge.kernels"),
+        (replace(SETTINGS, regularization=0.1), "kge.regularization"),
+        (replace(SETTINGS, dim=7), "kge.dim"),
+    ],
+)
+def test_what_fused_steps_cannot_do_is_an_input_error(settings: config.KGE, named: str) -> None:
+    entity, relation = torch.zeros(ENTITIES, 6, device=DEVICE), torch.zeros(RELATIONS, 6, device=DEVICE)
+    with pytest.raises(InputError, match=named):
+        Trainer(entity, relation, some_examples(), settings, seed=0)

@@ -3,11 +3,13 @@
 from plogicnet.evaluation.calibration import Calibration, calibrate, columns_of, reliability, sample
 from plogicnet.evaluation.ranking import Ranks, filter_splits, rank, report, summary
 from plogicnet.evaluation.systems import System
+from plogicnet.evaluation.top import Top, top_k
 
 __all__ = [
     "Calibration",
     "Ranks",
     "System",
+    "Top",
     "calibrate",
     "columns_of",
     "filter_splits",
@@ -16,4 +18,5 @@ __all__ = [
     "report",
     "sample",
     "summary",
+    "top_k",
 ]

@@ -1,4 +1,4 @@
-"""Scores by L1 distance of every query with every candidate on a CPU, several times as fast as a plain loop over pairs.
+"""L1 distances of every query to every candidate on a CPU, several times as fast as a plain loop over pairs.
 
 Neighbouring lanes of a vector register hold neighbouring candidates, not neighbouring coordinates: so each pair's
 coordinates are added up in one fixed order, wherever the pair stands and however many threads there are, and equal
@@ -15,36 +15,23 @@ BLOCK = 128
 """Candidates that are turned on their side at a time: their coordinates stay in a core's cache for all queries."""
 
 
-def l1_scores(
-    queries: NDArray[np.float32], candidates: NDArray[np.float32], gamma: float, threads: int = 1
-) -> NDArray[np.float32]:
-    """γ minus the L1 distance of every query to every candidate: (n, d) and (m, d) give (n, m), without gradient.
+def l1_cross(queries: NDArray[np.float32], candidates: NDArray[np.float32], threads: int = 1) -> NDArray[np.float32]:
+    """The L1 distance of every query to every candidate: (n, d) and (m, d) give (n, m), without gradient.
 
     Example:
-        >>> l1_scores(np.array([[0, 1]], dtype=np.float32), np.array([[1, 1], [0, 3]], dtype=np.float32), gamma=12.0)
-        array([[11., 10.]], dtype=float32)
+        >>> l1_cross(np.array([[0, 1]], dtype=np.float32), np.array([[1, 1], [0, 3]], dtype=np.float32))
+        array([[1., 2.]], dtype=float32)
     """
     out = np.empty((len(queries), len(candidates)), dtype=np.float32)
     queries, candidates = np.ascontiguousarray(queries), np.ascontiguousarray(candidates)
     with ThreadPoolExecutor(threads) as pool:
-        list(
-            pool.map(
-                lambda start: _fill(queries, candidates, np.float32(gamma), start, out),
-                range(0, len(candidates), BLOCK),
-            )
-        )
+        list(pool.map(lambda start: _fill(queries, candidates, start, out), range(0, len(candidates), BLOCK)))
     return out
 
 
 @njit(nogil=True, cache=True)
-def _fill(
-    queries: NDArray[np.float32],
-    candidates: NDArray[np.float32],
-    gamma: np.float32,
-    start: int,
-    out: NDArray[np.float32],
-) -> None:
-    """The scores of one block of candidates."""
+def _fill(queries: NDArray[np.float32], candidates: NDArray[np.float32], start: int, out: NDArray[np.float32]) -> None:
+    """The distances to one block of candidates."""
     n, d = queries.shape
     wide = min(BLOCK, len(candidates) - start)
     sideways = np.empty((d, wide), dtype=np.float32)
@@ -64,4 +51,4 @@ def _fill(
             q0, c0 = queries[i, k], sideways[k]
             for j in range(wide):
                 row[j] += abs(q0 - c0[j])
-        out[i, start : start + wide] = gamma - row
+        out[i, start : start + wide] = row

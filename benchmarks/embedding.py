@@ -64,7 +64,7 @@ def our_training(graph: KnowledgeGraph, a: argparse.Namespace) -> float:
         VectorModel(len(graph.entities), len(graph.relations), settings.kge, "cpu").fit(Examples.of(graph.train), 0)
 
     fit(1)  # compiled code is read from the disk
-    return a.steps * a.batch / seconds_for(fit, 1, 1 + a.steps)
+    return float(a.steps * a.batch) / seconds_for(fit, 1, 1 + a.steps)
 
 
 def pykeens_training(graph: KnowledgeGraph, a: argparse.Namespace) -> float:
@@ -85,7 +85,7 @@ def pykeens_training(graph: KnowledgeGraph, a: argparse.Namespace) -> float:
         loop.train(factory, num_epochs=epochs, batch_size=a.batch, use_tqdm=False, use_tqdm_batch=False)
 
     train(1)
-    return a.steps * a.batch / seconds_for(train, 1, 1 + a.steps)
+    return float(a.steps * a.batch) / seconds_for(train, 1, 1 + a.steps)
 
 
 def our_evaluation(graph: KnowledgeGraph, a: argparse.Namespace) -> float:

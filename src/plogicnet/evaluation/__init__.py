@@ -4,11 +4,13 @@ from plogicnet.evaluation.calibration import Calibration, calibrate, columns_of,
 from plogicnet.evaluation.ranking import Ranks, filter_splits, rank, report, summary
 from plogicnet.evaluation.seeds import over_seeds
 from plogicnet.evaluation.systems import System
+from plogicnet.evaluation.top import Top, top_k
 
 __all__ = [
     "Calibration",
     "Ranks",
     "System",
+    "Top",
     "calibrate",
     "columns_of",
     "filter_splits",
@@ -18,4 +20,5 @@ __all__ = [
     "report",
     "sample",
     "summary",
+    "top_k",
 ]

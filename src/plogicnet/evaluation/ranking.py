@@ -1,21 +1,23 @@
 """Filtered ranking of test triples by any number of systems at once, and the figures that come of it."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import torch
 
-from plogicnet.evaluation.systems import Keys, System, keys, prepare
-from plogicnet.graph import CATEGORIES, HEAD, RELATION, TAIL, FloatArray, IntArray, KnowledgeGraph, Side
+from plogicnet.evaluation.counting import Counts, count_keys, count_scores
+from plogicnet.evaluation.memory import batch_size, device_of, in_batches
+from plogicnet.evaluation.systems import Keys, Queries, Scored, System, keys, prepare, to
+from plogicnet.graph import CATEGORIES, HEAD, RELATION, TAIL, Answers, FloatArray, IntArray, KnowledgeGraph, Side
 from plogicnet.kge import Embedding
 from plogicnet.mln import RuleScores
 from plogicnet.progress import Progress, silent
 
 SIDES: tuple[Side, Side] = ("head", "tail")
-BATCH_MEMORY_MB = 512
-BYTES_PER_CANDIDATE = 80
-"""Scores, evidence, masks, and two keys of one system with their comparisons."""
+BYTES_PER_CANDIDATE = 64
+"""Two score matrices while they are made (8), and the list of special candidates were rules to reach them all."""
 
 
 @dataclass(frozen=True)
@@ -71,40 +73,157 @@ def rank(
         >>> rank(graph, "test", embedding, rules, {"pLogicNet": System()})  # doctest: +SKIP
     """
     triples = graph.split(split)
-    better = {name: np.zeros((len(triples), 2), dtype=np.int64) for name in systems}
-    level = {name: np.zeros((len(triples), 2), dtype=np.int64) for name in systems}
-    budget = (batch_memory_mb or BATCH_MEMORY_MB) * 2**20
-    size = max(1, budget // (BYTES_PER_CANDIDATE * len(graph.entities)))
+    found = {name: np.zeros((len(triples), 2, 2), dtype=np.int64) for name in systems}
+    size = batch_size(BYTES_PER_CANDIDATE * len(graph.entities), device_of(embedding), batch_memory_mb)
     with progress(f"ranking {split}, queries", 2 * len(triples)) as advance:
-        for column, side in enumerate(SIDES):
+        for side in SIDES:
             answers = graph.known(filter_splits(split), side)
-            known_column, asked_column = (TAIL, HEAD) if side == "head" else (HEAD, TAIL)
-            for start in range(0, len(triples), size):
-                part = triples[start : start + size]
-                known, relations, truth = part[:, known_column], part[:, RELATION], part[:, asked_column]
-                owners, others, _ = answers.lookup(known, relations)
-                rivals = others != truth[owners]  # the truth itself competes
-                queries = prepare(embedding, rules, known, relations, side, (owners[rivals], others[rivals]))
-                for name, system in systems.items():
-                    counts = _count(keys(system, queries), truth, queries.known)
-                    better[name][start : start + size, column] = counts[0]
-                    level[name][start : start + size, column] = counts[1]
-                advance(len(part))
-    return {name: Ranks(better[name], level[name]) for name in systems}
+            known = TAIL if side == "head" else HEAD
+            order = np.lexsort((triples[:, known], triples[:, RELATION]))  # triples of one query stand together
+
+            def work(
+                start: int, stop: int, side: Side = side, answers: Answers = answers, order: IntArray = order
+            ) -> None:
+                rows = order[start:stop]
+                contest = _contest(triples[rows], side, answers, embedding, rules, systems.values())
+                counted = torch.stack([torch.stack(contest.count(s), 1) for s in systems.values()]).cpu().numpy()
+                for name, counts in zip(systems, counted, strict=True):
+                    found[name][rows, SIDES.index(side)] = counts
+                advance(stop - start)
+
+            in_batches(work, len(triples), size)
+    return {name: Ranks(counts[:, :, 0], counts[:, :, 1]) for name, counts in found.items()}
 
 
-def _count(by: Keys, truth: IntArray, known: torch.Tensor) -> tuple[IntArray, IntArray]:
-    """How many unknown candidates stand above the truth, and how many level with it.
+@dataclass(frozen=True)
+class Contest:
+    """Triples (the truths) of a batch of queries against all that is not known.
 
-    The truth's own keys are read from the same matrix as its competitors', so that no rounding tells them apart.
+    Plain candidates are counted by their raw scores, special ones by their keys; see `Queries`.
+
+    Attributes:
+        row: the query of each truth.
+        truth: what is known of the truths.
+        lifted: the truths that a rule reaches.
+        barred: whether a constraint rules a truth out.
+        best: for each number of candidates to re-rank, the last two of the best scores of each query.
     """
-    rows = torch.arange(len(truth), device=known.device)
-    at = torch.from_numpy(truth.copy()).to(known.device)
-    first, second = by.first[rows, at][:, None], by.second[rows, at][:, None]
-    same = by.first == first
-    better = ((by.first > first) | (same & (by.second > second))) & ~known
-    level = same & (by.second == second) & ~known
-    return better.sum(1).cpu().numpy(), level.sum(1).cpu().numpy() - 1  # the truth is level with itself
+
+    queries: Queries
+    row: torch.Tensor
+    truth: Scored
+    lifted: torch.Tensor
+    barred: torch.Tensor
+    best: Mapping[int, torch.Tensor]
+
+    def count(self, system: System) -> Counts:
+        """How many candidates stand above each truth, and how many level with it."""
+        if system.rerank and system.embedding and not system.by_score:
+            better, level = self._reranked(system)
+        else:
+            better, level = self._all(system)
+        if system.constraint:  # a truth that is ruled out stands below all others
+            better = torch.where(self.barred, self.queries.rivals[self.row], better)
+            level = level.masked_fill(self.barred, 0)
+        return better, level
+
+    def _reranked(self, system: System) -> Counts:
+        """The system's order within the embedding's best, which are those that score no less than the n-th.
+
+        A truth above the n-th of the others moves that one out, so beside it are those no less than the one before.
+        """
+        before, last = self.best[system.rerank].unbind(1)
+        score, last_here = self.truth.score, last[self.row]
+        moves, counts = (score > last_here), self._all(replace(system, rule_share=0.0))
+        for here, least in ((moves, before), (score == last_here, last)):
+            inside = self._all(system, least)
+            counts = (torch.where(here, inside[0], counts[0]), torch.where(here, inside[1], counts[1]))
+        return counts
+
+    def _all(self, system: System, least: torch.Tensor | None = None) -> Counts:
+        """The counts among all candidates, or among those that score no less than a least score of each query."""
+        own, special = keys(system, self.truth), keys(system, self.queries.special)
+        if system.constraint:
+            special = special.barring(self.queries.barred)
+        if least is not None:
+            special = special.barring(self.queries.special.score < least[self.queries.owner])
+        above, level = self._plain(system, own, least)
+        ranges = self.queries.starts, special.first, special.second
+        more_above, more_level = count_keys(*ranges, self.row, own.first, own.second)
+        return above + more_above, level + more_level
+
+    def _plain(self, system: System, own: Keys, least: torch.Tensor | None) -> Counts:
+        """The counts among plain candidates.
+
+        A truth that is plain itself is beaten by whatever scores higher, in every system. For one that a rule
+        reaches, the score from which on a plain candidate beats it is searched for.
+        """
+        if not system.embedding:
+            plain = (self.queries.rivals - self.queries.starts.diff())[self.row]
+            first = keys(system, Scored.plain(self.truth.score, self.truth.base)).first
+            return plain * (first > own.first), plain * (first == own.first)
+        above, level = self._by_score
+        if system.by_score:
+            return above, level
+        at = self.lifted
+        own, row, truth = Keys(own.first[at], own.second[at]), self.row[at], self.truth.score[at]
+        limit = _limit(system, own, self.truth.base[at])
+        if least is not None:
+            limit = torch.maximum(limit, torch.nextafter(least[row], least.new_tensor(-torch.inf)))
+        more, same = count_scores(self.queries.score, row, limit)
+        equal = keys(system, Scored.plain(truth, self.truth.base[at])).first == own.first
+        return above.index_copy(0, at, more), level.index_copy(0, at, same * equal)
+
+    @cached_property
+    def _by_score(self) -> Counts:
+        return count_scores(self.queries.score, self.row, self.truth.score)
+
+
+def _contest(
+    triples: IntArray,
+    side: Side,
+    answers: Answers,
+    embedding: Embedding | None,
+    rules: RuleScores,
+    systems: Iterable[System],
+) -> Contest:
+    """Each distinct query is scored once; the truths' own scores are read from the same matrix as their rivals'."""
+    known, asked = (TAIL, HEAD) if side == "head" else (HEAD, TAIL)
+    distinct, row = np.unique(triples[:, RELATION] * answers.entities + triples[:, known], return_inverse=True)
+    relations, entity = np.divmod(distinct, answers.entities)
+    owners, others, _ = answers.lookup(entity, relations)
+    queries = prepare(embedding, rules, entity, relations, side, (owners, others), (row, triples[:, asked]))
+    device = queries.score.device
+    best = {s.rerank: queries.last_of_best(s.rerank) for s in systems if s.rerank}
+    queries.leave_plain()
+    odds, reached = rules.of_triples(triples)
+    base = rules.base[triples[:, RELATION]]
+    truth = Scored(queries.asked, to(device, base), to(device, odds - base), to(device, reached))
+    barred = to(device, rules.forbidden(triples))
+    return Contest(queries, to(device, row), truth, to(device, np.flatnonzero(reached)), barred, best)
+
+
+def _limit(system: System, own: Keys, base: torch.Tensor) -> torch.Tensor:
+    """The highest float32 score with which a plain candidate does not beat a truth of these keys; -∞ if none is.
+
+    A search by halves over all float32 numbers, in their order: it asks `keys` and nothing else, so it draws the
+    line exactly where comparing every candidate's keys would.
+    """
+    infinity = torch.tensor(torch.inf).view(torch.int32).item()
+    low = torch.full_like(base, -infinity, dtype=torch.int64)
+    high = torch.full_like(low, infinity)
+    for _ in range(33):
+        middle = (low + high + 1) >> 1
+        plain = keys(system, Scored.plain(_float(middle), base))
+        beaten = (plain.first > own.first) | ((plain.first == own.first) & (plain.second > own.second))
+        low, high = torch.where(beaten, low, middle), torch.where(beaten, middle - 1, high)
+    return _float(low)
+
+
+def _float(number: torch.Tensor) -> torch.Tensor:
+    """The float32 that stands so many places above zero (below, where negative)."""
+    size = number.abs().to(torch.int32).view(torch.float32)
+    return torch.where(number < 0, -size, size)
 
 
 def summary(ranks: FloatArray) -> dict[str, float]:

@@ -1,17 +1,22 @@
 """Systems: the ways in which candidates can be ordered by vectors, rules or both."""
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Literal
 
 import numpy as np
 import torch
+from scipy import special
 
-from plogicnet.graph import HEAD, RELATION, TAIL, IntArray, Side
+from plogicnet.evaluation.calibration import Calibration
+from plogicnet.graph import IntArray, Side
 from plogicnet.kge import Embedding
 from plogicnet.mln import RuleScores
 
 Combine = Literal["probability", "log_odds"]
+Pairs = tuple[IntArray, IntArray]
+"""(query's number, entity) of some candidates."""
+NOTHING: Pairs = (np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
 
 
 @dataclass(frozen=True)
@@ -32,32 +37,44 @@ class System:
     combine: Combine = "probability"
     rerank: int = 0
 
+    @property
+    def by_score(self) -> bool:
+        """Whether the raw score alone decides."""
+        return self.embedding and self.rule_share == 0
+
 
 @dataclass(frozen=True)
 class Keys:
-    """Two keys per (query, candidate): candidates are ordered by the first, and among equals by the second."""
+    """Two keys per candidate: candidates are ordered by the first, and among equals by the second."""
 
     first: torch.Tensor
     second: torch.Tensor
 
+    def barring(self, barred: torch.Tensor) -> "Keys":
+        """The same with some candidates below all others."""
+        return Keys(self.first.masked_fill(barred, -torch.inf), self.second.masked_fill(barred, -torch.inf))
+
 
 @dataclass(frozen=True)
-class Queries:
-    """A batch of queries of one side with all that systems need, computed once: shapes (queries, entities).
+class Scored:
+    """What is known of some candidates: tensors of one shape.
 
     Attributes:
         score: the embedding's scores; zeros where there is no embedding.
+        base: the base of each candidate's relation.
         evidence: the rules' log-odds minus the base, zero where no rule reaches.
-        base: the base of each query's relation.
-        known: candidates that are left out of the ranking.
-        loops: candidates that a constraint rules out.
+        reached: whether a rule reaches it.
     """
 
     score: torch.Tensor
-    evidence: torch.Tensor
     base: torch.Tensor
-    known: torch.Tensor
-    loops: torch.Tensor
+    evidence: torch.Tensor
+    reached: torch.Tensor
+
+    @classmethod
+    def plain(cls, score: torch.Tensor, base: torch.Tensor) -> "Scored":
+        """Candidates that no rule reaches."""
+        return cls(score, base, torch.zeros_like(base), torch.zeros_like(base, dtype=torch.bool))
 
     @cached_property
     def wide_score(self) -> torch.Tensor:
@@ -67,40 +84,81 @@ class Queries:
     @cached_property
     def q(self) -> torch.Tensor:
         """Q of each candidate."""
-        return torch.sigmoid(self.wide_score)
+        return sigmoid(self.wide_score)
 
     @cached_property
     def p_w(self) -> torch.Tensor:
         """p_w of each candidate."""
-        return torch.sigmoid(self.base + self.evidence)
+        return sigmoid(self.base + self.evidence)
 
 
-def keys(system: System, queries: Queries) -> Keys:
-    """The keys by which a system orders the candidates.
+def sigmoid(x: torch.Tensor) -> torch.Tensor:
+    """σ of which equal numbers have equal values: torch's own on a CPU rounds the last few of a tensor differently.
+
+    Example:
+        >>> sigmoid(torch.zeros(1, dtype=torch.float64))
+        tensor([0.5000], dtype=torch.float64)
+    """
+    return torch.from_numpy(special.expit(x.numpy())) if x.device.type == "cpu" else torch.sigmoid(x)
+
+
+def keys(system: System | Calibration, of: Scored) -> Keys:
+    """The keys by which candidates are ordered, before constraints and re-ranking.
 
     λ = 0 is the raw score itself, so that pLogicNet* with λ = 0 is exactly pLogicNet. Else the first key is
-    σ(s) + λ·p_w in float64 (Eq. 10) and the raw score breaks the ties that σ's saturation makes.
+    σ(s) + λ·p_w in float64 (Eq. 10) and the raw score breaks the ties that σ's saturation makes. Whatever the system,
+    of candidates that no rule reaches the one with the higher score is never below: all that follows relies on it.
     """
-    score = queries.wide_score
+    score = of.wide_score
+    if isinstance(system, Calibration):
+        lift = torch.where(of.reached, system.p_w * of.p_w + system.reached, 0.0)
+        return Keys(system.score * score + lift, score)
     if not system.embedding:
-        first, second = queries.p_w, torch.zeros_like(score)
-    elif system.rule_share == 0:
-        first = second = score
-    elif system.combine == "probability":
-        first, second = queries.q + system.rule_share * queries.p_w, score
-    else:
-        first, second = score + system.rule_share * queries.evidence, score
-    if system.rerank and system.embedding:
-        first = first.masked_fill(~_best(score.masked_fill(queries.known, -torch.inf), system.rerank), -torch.inf)
-    if system.constraint:
-        first = first.masked_fill(queries.loops, -torch.inf)
-        second = second.masked_fill(queries.loops, -torch.inf)
-    return Keys(first, second)
+        return Keys(of.p_w, torch.zeros_like(score))
+    if system.rule_share == 0:
+        return Keys(score, score)
+    if system.combine == "probability":
+        return Keys(of.q + system.rule_share * of.p_w, score)
+    return Keys(score + system.rule_share * of.evidence, score)
 
 
-def _best(score: torch.Tensor, n: int) -> torch.Tensor:
-    least = torch.topk(score, min(n, score.shape[1]), dim=1).values[:, -1:]
-    return score >= least
+@dataclass(frozen=True)
+class Queries:
+    """A batch of queries of one side with all that systems need, computed once.
+
+    Most candidates are plain: no rule reaches them, and they are ordered by their score. What needs more than that is
+    listed: known candidates, which do not compete, and special ones, those that are not known and that a rule reaches
+    or a constraint rules out.
+
+    Attributes:
+        score: (queries, entities), the embedding's scores with -∞ for all that is known.
+        asked: the scores of the candidates that were asked for, known or not.
+        base: the base of each query's relation.
+        rivals: how many candidates each query has that are not known.
+        starts: query i has the special candidates from starts[i] to starts[i + 1].
+        owner, candidate: the special candidates.
+        special: what is known of them.
+        barred: which of them a constraint rules out.
+    """
+
+    score: torch.Tensor
+    asked: torch.Tensor
+    base: torch.Tensor
+    rivals: torch.Tensor
+    starts: torch.Tensor
+    owner: torch.Tensor
+    candidate: torch.Tensor
+    special: Scored
+    barred: torch.Tensor
+
+    def last_of_best(self, n: int) -> torch.Tensor:
+        """The last two of each query's n highest scores: (queries, 2)."""
+        best = torch.topk(self.score, min(n, self.score.shape[1]), dim=1).values
+        return torch.nn.functional.pad(best, (1, 0), value=torch.inf)[:, -2:]
+
+    def leave_plain(self) -> None:
+        """Puts the special candidates at -∞ too, so that the score matrix holds the plain ones alone."""
+        self.score[self.owner, self.candidate] = -torch.inf
 
 
 def prepare(
@@ -109,25 +167,52 @@ def prepare(
     known_entity: IntArray,
     relations: IntArray,
     side: Side,
-    known: tuple[IntArray, IntArray],
+    known: Pairs,
+    asked: Pairs = NOTHING,
 ) -> Queries:
-    """Scores a batch of queries; `known` are (query's number, entity) pairs that do not compete."""
+    """Scores a batch of queries; `known` are the candidates that do not compete."""
     n, entities = len(known_entity), rules.reached.entities
     score = embedding.score_all(known_entity, relations, side) if embedding else torch.zeros(n, entities)
-    device = score.device
+    score = score.contiguous()
     base = rules.base[relations]
-    owners, candidates, log_odds = rules.of_queries(known_entity, relations, side)
-    evidence = torch.zeros(n, entities, dtype=torch.float64, device=device)
-    evidence[_on(owners, device), _on(candidates, device)] = _on(log_odds - base[owners], device)
-    out = torch.zeros(n, entities, dtype=torch.bool, device=device)
-    out[_on(known[0], device), _on(known[1], device)] = True
-    loops = torch.zeros(n, entities, dtype=torch.bool, device=device)
-    triples = np.stack([known_entity] * 3, axis=1)
-    triples[:, RELATION] = relations
-    barred = np.flatnonzero(rules.forbidden(triples))
-    loops[_on(barred, device), _on(triples[barred, HEAD if side == "head" else TAIL], device)] = True
-    return Queries(score, evidence, _on(base, device)[:, None], out, loops)
+    on = partial(to, score.device)
+
+    # a candidate is a place in the matrix: query · entities + entity
+    left_out = np.unique(known[0] * entities + known[1])
+    owners, reached, log_odds = rules.of_queries(known_entity, relations, side)
+    reached += owners * entities
+    loops = np.stack([known_entity, relations, known_entity], axis=1)
+    barred = np.flatnonzero(rules.forbidden(loops))
+    barred = barred * entities + known_entity[barred]
+    special = np.unique(np.concatenate([reached, barred])) if len(barred) else reached
+    special = special[_find(left_out, special) < 0]
+    row = _find(reached, special)
+    evidence = np.where(row >= 0, np.append(log_odds - base[owners], 0.0)[row], 0.0)
+
+    flat = score.view(-1)
+    asked_score, special_score = flat[on(asked[0] * entities + asked[1])], flat[on(special)]
+    flat[on(left_out)] = -torch.inf
+    return Queries(
+        score,
+        asked_score,
+        on(base),
+        on(entities - np.bincount(left_out // entities, minlength=n)),
+        on(np.searchsorted(special, np.arange(n + 1) * entities)),
+        on(special // entities),
+        on(special % entities),
+        Scored(special_score, on(base[special // entities]), on(evidence), on(row >= 0)),
+        on(_find(barred, special) >= 0),
+    )
 
 
-def _on(array: "np.ndarray[tuple[int, ...], np.dtype[np.generic]]", device: torch.device) -> torch.Tensor:
+def _find(places: IntArray, wanted: IntArray) -> IntArray:
+    """Where each stands among sorted places, -1 where it does not."""
+    if not len(places):
+        return np.full(len(wanted), -1, dtype=np.int64)
+    at = np.minimum(np.searchsorted(places, wanted), len(places) - 1)
+    return np.where(places[at] == wanted, at, -1)
+
+
+def to(device: torch.device, array: "np.ndarray[tuple[int, ...], np.dtype[np.generic]]") -> torch.Tensor:
+    """An array as a tensor on a device."""
     return torch.from_numpy(np.ascontiguousarray(array)).to(device)

@@ -1,0 +1,99 @@
+"""Memory of a batch of queries: chosen from what is free, and halved where it still was too much."""
+
+import gc
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from plogicnet.kge import Embedding
+
+MOST = {"cpu": 256 * 2**20, "cuda": 4 * 2**30}
+"""More makes nothing faster."""
+SHARE = 4
+"""So many times what a batch takes must be free; else the batch is smaller."""
+LIMITS = [("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current")]
+
+
+def device_of(embedding: Embedding | None) -> torch.device:
+    """Where an embedding's scores will be, as far as its vectors tell.
+
+    Example:
+        >>> device_of(None)
+        device(type='cpu')
+    """
+    vectors = embedding.vectors() if embedding else None
+    return torch.device("cpu") if vectors is None else vectors.device
+
+
+def free_bytes(device: torch.device) -> int:
+    """The memory that is free on a device, as far as the system tells.
+
+    Example:
+        >>> free_bytes(torch.device("cpu")) > 0
+        True
+    """
+    if device.type == "cuda":
+        unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return int(torch.cuda.mem_get_info(device)[0]) + unused
+    try:
+        lines = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
+        free = int(lines["MemAvailable"].split()[0]) * 1024
+    except (OSError, KeyError, ValueError):  # no Linux
+        free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4
+    return max(0, min([free, *_left_of_limits()]))
+
+
+def _left_of_limits() -> list[int]:
+    """What a container's own limit leaves."""
+    left = []
+    for most, used in LIMITS:
+        try:
+            left.append(int(Path(most).read_text()) - int(Path(used).read_text()))
+        except (OSError, ValueError):  # no such limit
+            continue
+    return left
+
+
+def batch_size(bytes_each: int, device: torch.device, batch_memory_mb: int = 0) -> int:
+    """How many queries of so many bytes make a batch: at least one.
+
+    Where memory is plentiful the size depends on nothing else, so that scores are the same bits from run to run.
+
+    Example:
+        >>> batch_size(2**19, torch.device("cpu"), batch_memory_mb=3)
+        6
+    """
+    budget = batch_memory_mb * 2**20 or min(MOST[device.type], free_bytes(device) // SHARE)
+    return max(1, budget // bytes_each)
+
+
+def in_batches(work: Callable[[int, int], None], total: int, size: int) -> None:
+    """Calls work(start, stop) until all is done; a batch that memory does not hold is halved, down to single queries.
+
+    Example:
+        >>> in_batches(lambda start, stop: print(start, stop), total=3, size=2)
+        0 2
+        2 3
+    """
+    start = 0
+    while start < total:
+        stop = min(start + size, total)
+        try:
+            work(start, stop)
+        except (MemoryError, RuntimeError) as error:
+            if size == 1 or not _is_out_of_memory(error):
+                raise
+            size = min(size, stop - start) // 2 or 1
+        else:
+            start = stop
+            continue
+        gc.collect()  # outside of `except`: the error held on to the batch's tensors
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    """Torch's allocator for the CPU has no exception of its own."""
+    return isinstance(error, MemoryError | torch.OutOfMemoryError) or "DefaultCPUAllocator" in str(error)

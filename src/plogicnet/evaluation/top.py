@@ -1,0 +1,117 @@
+"""The best answers to many queries at once."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from plogicnet.evaluation.calibration import Calibration
+from plogicnet.evaluation.memory import batch_size, device_of, in_batches
+from plogicnet.evaluation.systems import NOTHING, Keys, Queries, Scored, System, keys, prepare
+from plogicnet.graph import Answers, BoolArray, IntArray, Side
+from plogicnet.kge import Embedding
+from plogicnet.mln import RuleScores
+from plogicnet.progress import Progress, silent
+
+BYTES_PER_CANDIDATE = 64
+"""Scores, their places as sortable numbers, and the list of special candidates were rules to reach them all."""
+
+
+@dataclass(frozen=True)
+class Top:
+    """The best answers to each query, best first: arrays (queries, k).
+
+    Attributes:
+        entities: the answers; -1 where there are no more.
+        known: which of them are known facts.
+    """
+
+    entities: IntArray
+    known: BoolArray
+
+
+def top_k(
+    embedding: Embedding | None,
+    rules: RuleScores,
+    system: System | Calibration,
+    known_entity: IntArray,
+    relations: IntArray,
+    side: Side,
+    k: int,
+    known: Answers | None = None,
+    filtered: bool = True,
+    batch_memory_mb: int = 0,
+    progress: Progress = silent,
+) -> Top:
+    """The k best answers to each query (known entity, relation), by a system or by calibrated probability.
+
+    Answers that stand level are given in the order of their numbers. Known facts are left out, or marked only.
+
+    Example:
+        >>> top_k(embedding, rules, System(), heads, relations, "tail", k=10)  # doctest: +SKIP
+    """
+    entities = rules.reached.entities
+    if isinstance(system, System) and not system.embedding:
+        embedding = None  # all scores are zero then, and what no rule tells apart comes in the order of its numbers
+    k = min(k, entities)
+    top = Top(np.full((len(known_entity), k), -1), np.zeros((len(known_entity), k), dtype=bool))
+    size = batch_size(BYTES_PER_CANDIDATE * entities, device_of(embedding), batch_memory_mb)
+    with progress("answering, queries", len(known_entity)) as advance:
+
+        def work(start: int, stop: int) -> None:
+            part, about = known_entity[start:stop], relations[start:stop]
+            facts = known.lookup(part, about)[:2] if known else NOTHING
+            queries = prepare(embedding, rules, part, about, side, facts if filtered else NOTHING)
+            found = _best(queries, system, k).cpu().numpy()
+            top.entities[start:stop] = found
+            marked = np.isin(np.arange(len(part))[:, None] * entities + found, facts[0] * entities + facts[1])
+            top.known[start:stop] = marked & (found >= 0)
+            advance(stop - start)
+
+        in_batches(work, len(known_entity), size)
+    return top
+
+
+def _best(queries: Queries, system: System | Calibration, k: int) -> torch.Tensor:
+    """The k best of each query: among its k best plain candidates and all special ones."""
+    n = len(queries.score)
+    rerank = system.rerank if isinstance(system, System) and system.embedding and not system.by_score else 0
+    least = queries.last_of_best(rerank)[:, 1] if rerank else queries.score.new_full((n,), -torch.inf)
+    queries.leave_plain()
+    score, candidate = _highest(queries.score, k)
+    owner = torch.arange(n, device=score.device)[:, None].expand_as(candidate)
+    there = score > -torch.inf
+    plain = Scored.plain(score[there], queries.base[owner[there]])
+    special = keys(system, queries.special)
+    if not isinstance(system, System) or system.constraint:
+        special = special.barring(queries.barred)
+    both = [keys(system, plain), special]
+    key = Keys(torch.cat([x.first for x in both]), torch.cat([x.second for x in both]))
+    scores = torch.cat([plain.score, queries.special.score])
+    owner, candidate = torch.cat([owner[there], queries.owner]), torch.cat([candidate[there], queries.candidate])
+    below = (scores < least[owner]) & (key.second > -torch.inf)
+    order = _order(owner, key.first.masked_fill(below, -torch.inf), key.second, candidate)
+    owner, candidate = owner[order], candidate[order]
+    place = torch.arange(len(owner), device=owner.device) - torch.searchsorted(owner, owner)
+    found = torch.full((n, k), -1, device=owner.device)
+    first = place < k
+    found[owner[first], place[first]] = candidate[first]
+    return found
+
+
+def _order(owner: torch.Tensor, first: torch.Tensor, second: torch.Tensor, candidate: torch.Tensor) -> torch.Tensor:
+    """By query, then keys from high to low, then number: stable sorts from the last to the first."""
+    order = torch.argsort(candidate, stable=True)
+    for key in (second, first):
+        order = order[torch.argsort(key[order], descending=True, stable=True)]
+    return order[torch.argsort(owner[order], stable=True)]
+
+
+def _highest(score: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """The k highest scores of each row and their places, of equal scores the first: topk alone takes any of them."""
+    bits = (score + 0.0).view(torch.int32).long()  # -0 is 0
+    rising = torch.where(bits < 0, -(bits & 0x7FFFFFFF), bits)
+    places = torch.arange(score.shape[1], device=score.device)
+    best = torch.topk((rising << 32) | (0x7FFFFFFF - places), k, dim=1).values
+    place = 0x7FFFFFFF - (best & 0x7FFFFFFF)
+    return torch.gather(score, 1, place), place

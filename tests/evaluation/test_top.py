@@ -1,0 +1,76 @@
+"""The best answers to many queries against brute force on tiny graphs full of ties."""
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from scipy import special
+from test_ranking import COMBINES, World, forbidden, slow_key, worlds
+
+from plogicnet.evaluation import Calibration, System, top_k
+from plogicnet.graph import Side
+
+SYSTEMS = [
+    System(constraint=False),
+    System(),
+    System(embedding=False),
+    *(System(rule_share=1.0, combine=c, rerank=n) for c in COMBINES for n in (0, 1, 3)),
+    Calibration(intercept=-3.0, score=0.5, p_w=2.0, reached=-0.5),
+]
+
+
+def slow_top(
+    world: World, system: System | Calibration, entity: int, relation: int, side: Side, k: int, filtered: bool
+) -> tuple[list[int], list[bool]]:
+    triples = {
+        e: (entity, relation, e) if side == "tail" else (e, relation, entity)
+        for e in range(world.entities)
+        if not filtered
+        or ((entity, relation, e) if side == "tail" else (e, relation, entity)) not in world.splits["train"]
+    }
+    scores = {e: float(world.score[t[1], t[0], t[2]]) for e, t in triples.items()}
+
+    def key(e: int) -> tuple[float, ...]:
+        if isinstance(system, System):
+            inside = sum(s > scores[e] for s in scores.values()) < system.rerank
+            return slow_key(world, system, triples[e], not system.rerank or inside)
+        if forbidden(world, triples[e]):
+            return 0.0, 0.0, 0.0
+        lift = system.p_w * special.expit(world.odds[triples[e]]) + system.reached if triples[e] in world.odds else 0.0
+        return 1.0, system.score * scores[e] + lift, scores[e]
+
+    best = sorted(scores, key=lambda e: (tuple(-x for x in key(e)), e))[:k]
+    return best, [triples[e] in world.splits["train"] for e in best]
+
+
+@given(worlds(), st.integers(1, 7), st.booleans(), st.sampled_from(SYSTEMS), st.booleans())
+@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+def test_the_best_answers_equal_brute_force(
+    world: World, k: int, filtered: bool, system: System | Calibration, little: bool
+) -> None:
+    entities, relations = (x.ravel() for x in np.indices((world.entities, len(world.base))))
+    sides: tuple[Side, Side] = ("head", "tail")
+    for side in sides:
+        with pytest.MonkeyPatch.context() as patch:
+            if little:  # one megabyte is then enough for two queries
+                patch.setattr("plogicnet.evaluation.top.BYTES_PER_CANDIDATE", 2**19 // world.entities)
+            known = world.graph.known(["train"], side)
+            top = top_k(world.embedding, world.rules, system, entities, relations, side, k, known, filtered, 1)
+        for i, (e, r) in enumerate(zip(entities.tolist(), relations.tolist(), strict=True)):
+            best, marks = slow_top(world, system, e, r, side, k, filtered)
+            none = [-1] * (min(k, world.entities) - len(best))
+            assert top.entities[i].tolist() == best + none
+            assert top.known[i].tolist() == marks + [False] * len(none)
+
+
+def test_without_known_facts_nothing_is_left_out_or_marked() -> None:
+    world = World(3, {"train": [(0, 0, 1)], "valid": [], "test": []}, np.zeros((1, 3, 3)), {}, [0.0], [False])
+    top = top_k(world.embedding, world.rules, System(), np.array([0]), np.array([0]), "tail", k=9)
+    assert top.entities.tolist() == [[0, 1, 2]]
+    assert not top.known.any()
+
+
+def test_no_query_has_no_answer() -> None:
+    world = World(3, {"train": [(0, 0, 1)], "valid": [], "test": []}, np.zeros((1, 3, 3)), {}, [0.0], [False])
+    nothing = np.empty(0, dtype=np.int64)
+    assert top_k(world.embedding, world.rules, System(), nothing, nothing, "tail", k=2).entities.shape == (0, 2)

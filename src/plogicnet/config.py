@@ -128,7 +128,9 @@ class KGE:
     dropout: float = setting(0.0, "share of each query's input coordinates that a step leaves out", low=0, high=0.9)
     validate_every: int = setting(0, "steps between two looks at the validation triples; 0: never", low=0)
     patience: int = setting(10, "training stops after so many looks without gain; the best vectors are kept", low=1)
-    kernels: Literal["auto", "plain", "fused"] = setting("auto", "fused: the GPU's own kernels", later=["fused"])
+    kernels: Literal["auto", "plain", "fused"] = setting(
+        "auto", "auto: the GPU's own kernels where they serve, compiled code on a CPU; plain: PyTorch's own"
+    )
 
 
 @dataclass(frozen=True)

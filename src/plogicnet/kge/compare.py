@@ -1,6 +1,7 @@
 """Three ways of comparing vectors: L1 distance, sum of complex moduli, dot product; pair by pair, or all with all."""
 
 from collections.abc import Callable, Mapping
+from importlib.util import find_spec
 from typing import Literal
 
 import torch
@@ -16,16 +17,23 @@ Compare = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 def choose_cross(kernel: Kernel, kernels: str, device: torch.device) -> Compare:
     """The all-with-all comparison for a setting `kge.kernels` and a device: (..., n, w), (..., m, w) → (..., n, m).
 
-    This is the one place where it is chosen. `plain` is PyTorch's own everywhere; `auto` is compiled code on a CPU.
+    This is the one place where it is chosen. `plain` is PyTorch's own everywhere; else it is compiled code on a CPU, and
+    the GPU's own kernels on a GPU that has Triton.
 
     Example:
         >>> cross = choose_cross("l1", "auto", torch.device("cpu"))
         >>> cross(torch.tensor([[0.0, 1.0]]), torch.tensor([[1.0, 1.0], [0.0, 3.0]]))
         tensor([[1., 2.]])
     """
-    if kernels == "auto" and device.type == "cpu":
-        return COMPILED.get(kernel, PLAIN[kernel])
-    return PLAIN[kernel]
+    if kernels == "plain" or kernel == "dot":
+        return PLAIN[kernel]
+    if device.type == "cpu":
+        return COMPILED[kernel]
+    if find_spec("triton") is None:
+        return PLAIN[kernel]
+    from plogicnet.kge.kernels import cross
+
+    return cross.l1_cross if kernel == "l1" else cross.modulus_cross
 
 
 def _l1_pair(queries: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:

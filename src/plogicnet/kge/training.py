@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
@@ -19,61 +19,130 @@ LOOK_EVERY = 50
 """Steps between two looks at the loss: reading it back would hold up a GPU."""
 
 
+class Stepper(Protocol):
+    """What changes the parameters, a step at a time, and what it must remember from one step to the next."""
+
+    def take(self, step: int) -> None:
+        """Takes the step of this number."""
+        ...
+
+    def loss(self) -> float:
+        """The last step's loss; waits for the device."""
+        ...
+
+    def state(self) -> Tensors:
+        """What a checkpoint needs besides the parameters."""
+        ...
+
+    def go_to(self, step: int, state: Tensors) -> None:
+        """Takes up what `state` gave after so many steps."""
+        ...
+
+
 def train(
     parameters: Tensors,
-    loss: Callable[[int], torch.Tensor],
+    stepper: Stepper,
     settings: KGE,
     fingerprint: str,
     progress: Progress,
     validate: Validate | None = None,
     checkpoint: Checkpoint | None = None,
 ) -> None:
-    """Minimises loss(step) over the parameters, in place; they end as the best that `validate` has seen.
+    """Takes the steps that change the parameters, in place; they end as the best that `validate` has seen.
 
     Example:
         >>> from plogicnet.progress import silent
-        >>> x = torch.ones(1)
-        >>> train({"x": x}, lambda step: (x * x).sum(), KGE(steps=100, learning_rate=0.1), "", silent)
+        >>> x, settings = torch.ones(1), KGE(steps=100, learning_rate=0.1)
+        >>> train({"x": x}, Descent({"x": x}, lambda step: (x * x).sum(), settings), settings, "", silent)
         >>> bool(x.abs() < 0.1)
         True
     """
-    for parameter in parameters.values():
-        parameter.requires_grad_()
-    try:
-        training = Training(parameters, settings, fingerprint)
-        if checkpoint:
-            training.take_up(checkpoint)
-        with progress(f"training {settings.model}, steps", settings.steps) as advance, _whole_steps() as interrupt:
-            if training.place.step:
-                advance(training.place.step)
-            try:
-                training.run(loss, validate, checkpoint, advance, interrupt)
-            except KeyboardInterrupt:
-                if checkpoint and training.whole:
-                    training.write(checkpoint)
-                raise
-        if checkpoint:
-            training.write(checkpoint)
-        training.take_best()
-    finally:
-        for parameter in parameters.values():
-            parameter.requires_grad_(False).grad = None
+    training = Training(parameters, stepper, settings, fingerprint)
+    if checkpoint:
+        training.take_up(checkpoint)
+    with progress(f"training {settings.model}, steps", settings.steps) as advance, _whole_steps() as interrupt:
+        if training.place.step:
+            advance(training.place.step)
+        try:
+            training.run(validate, checkpoint, advance, interrupt)
+        except KeyboardInterrupt:
+            if checkpoint and training.whole:
+                training.write(checkpoint)
+            raise
+    if checkpoint:
+        training.write(checkpoint)
+    training.take_best()
+
+
+class Descent:
+    """Steps down loss(step) by Adam or Adagrad; the sampled recipe begins anew, at a tenth of the rate, half-way."""
+
+    def __init__(self, parameters: Tensors, loss: Callable[[int], torch.Tensor], settings: KGE) -> None:
+        self.parameters, self.settings = list(parameters.values()), settings
+        self.of_step = loss
+        self.value = torch.zeros(())
+        self.optimizer = self._new_optimizer(0)
+
+    def take(self, step: int) -> None:
+        """One step; parameters need gradients only while it is taken."""
+        if step == self._half:
+            self.optimizer = self._new_optimizer(step)
+        try:
+            for parameter in self.parameters:
+                parameter.requires_grad_().grad = None
+            value = self.of_step(step)
+            value.backward()  # type: ignore[no-untyped-call]
+            self.optimizer.step()
+            self.value = value.detach()
+        finally:
+            for parameter in self.parameters:
+                parameter.requires_grad_(False)
+
+    def loss(self) -> float:
+        """The last step's loss."""
+        return float(self.value)
+
+    def state(self) -> Tensors:
+        """The optimiser's state."""
+        state: dict[int, dict[str, torch.Tensor]] = self.optimizer.state_dict()["state"]
+        return {f"{i}.{key}": tensor for i, of in state.items() for key, tensor in of.items()}
+
+    def go_to(self, step: int, state: Tensors) -> None:
+        """A new optimiser of the step's rate with that state."""
+        self.optimizer = self._new_optimizer(step)
+        of: dict[int, dict[str, Any]] = {}
+        for name, tensor in state.items():
+            index, _, key = name.partition(".")
+            of.setdefault(int(index), {})[key] = tensor
+        self.optimizer.load_state_dict(self.optimizer.state_dict() | {"state": of})
+
+    @property
+    def _half(self) -> int:
+        """Where the rate falls; a softmax is trained at one rate."""
+        return self.settings.steps // 2 if self.settings.recipe == "sampled" else -1
+
+    def _new_optimizer(self, step: int) -> torch.optim.Optimizer:
+        s = self.settings
+        rate = s.learning_rate / (10 if 0 < self._half <= step else 1)
+        if s.optimizer == "adam" or (s.optimizer == "auto" and s.recipe == "sampled"):
+            return torch.optim.Adam(self.parameters, lr=rate, fused=True)
+        # one pass over the tables instead of several; PyTorch has Adagrad's for a CPU alone
+        on_cpu = self.parameters[0].device.type == "cpu"
+        return torch.optim.Adagrad(self.parameters, lr=rate, fused=on_cpu or None)
 
 
 class Training:
-    """A training under way: its place, its parameters, its optimiser, and the best parameters so far."""
+    """A training under way: its place, its parameters, what changes them, and the best parameters so far."""
 
-    def __init__(self, parameters: Tensors, settings: KGE, fingerprint: str) -> None:
-        self.parameters, self.settings = parameters, settings
+    def __init__(self, parameters: Tensors, stepper: Stepper, settings: KGE, fingerprint: str) -> None:
+        self.parameters, self.stepper, self.settings = parameters, stepper, settings
         self.place = Place(fingerprint)
         self.best: Tensors = {}
         self.whole = True
-        self.optimizer = self._new_optimizer()
         self._written = (time.monotonic(), 0)
 
     def run(
         self,
-        loss: Callable[[int], torch.Tensor],
         validate: Validate | None,
         checkpoint: Checkpoint | None,
         advance: Callable[[int, str], None],
@@ -81,16 +150,21 @@ class Training:
     ) -> None:
         """Steps until the end, or until validation has not gained for too long."""
         s, place = self.settings, self.place
-        value, shown = torch.zeros(()), place.step
+        shown = place.step
         while True:
             # first of all, so that a training that stopped between a step and its validation makes up for it
             if validate and self._to_be_judged():
                 self._judge(validate())
             if place.step >= s.steps or place.waited >= s.patience:
                 break
-            value = self._step(loss)
+            self.whole = False
+            self.stepper.take(place.step)
+            place.step += 1
+            self.whole = True
             if place.step % LOOK_EVERY == 0 or place.step == s.steps:
-                note = f"loss {self._finite(value):.4f}" + ("" if place.best is None else f", best {place.best:.4f}")
+                note = f"loss {self._finite(self.stepper.loss()):.4f}" + (
+                    "" if place.best is None else f", best {place.best:.4f}"
+                )
                 shown, done = place.step, place.step - shown
                 advance(done, note)
             if checkpoint and self._due(checkpoint):
@@ -98,34 +172,7 @@ class Training:
             interrupt()
         if place.step > shown:
             advance(place.step - shown, "")
-        self._finite(sum((p.detach().abs().sum() for p in self.parameters.values()), torch.zeros(())))
-
-    def _step(self, loss: Callable[[int], torch.Tensor]) -> torch.Tensor:
-        step = self.place.step
-        if step == self._half:
-            self.optimizer = self._new_optimizer()
-        self.optimizer.zero_grad()
-        value = loss(step)
-        value.backward()  # type: ignore[no-untyped-call]
-        self.whole = False
-        self.optimizer.step()
-        self.place.step += 1
-        self.whole = True
-        return value.detach()
-
-    @property
-    def _half(self) -> int:
-        """Where the rate falls; a softmax is trained at one rate."""
-        return self.settings.steps // 2 if self.settings.recipe == "sampled" else -1
-
-    def _new_optimizer(self) -> torch.optim.Optimizer:
-        s, parameters = self.settings, list(self.parameters.values())
-        rate = s.learning_rate / (10 if 0 < self._half <= self.place.step else 1)
-        adam = s.optimizer == "adam" or (s.optimizer == "auto" and s.recipe == "sampled")
-        if adam:
-            return torch.optim.Adam(parameters, lr=rate, fused=True)
-        # one pass over the tables instead of several; PyTorch has Adagrad's for a CPU alone
-        return torch.optim.Adagrad(parameters, lr=rate, fused=parameters[0].device.type == "cpu" or None)
+        self._finite(sum(float(p.abs().sum()) for p in self.parameters.values()))
 
     def _to_be_judged(self) -> bool:
         step, every = self.place.step, self.settings.validate_every
@@ -136,13 +183,12 @@ class Training:
         place.judged, place.waited = place.step, place.waited + 1
         if place.best is None or figure > place.best:
             place.best, place.best_step, place.waited = figure, place.step, 0
-            self.best = {name: p.detach().clone() for name, p in self.parameters.items()}
+            self.best = {name: p.clone() for name, p in self.parameters.items()}
 
     def take_best(self) -> None:
         """The parameters become the best that were seen, where any were judged."""
-        with torch.no_grad():
-            for name, tensor in self.best.items():
-                self.parameters[name].copy_(tensor)
+        for name, tensor in self.best.items():
+            self.parameters[name].copy_(tensor)
 
     def _due(self, checkpoint: Checkpoint) -> bool:
         seconds, step = time.monotonic() - self._written[0], self.place.step
@@ -152,10 +198,9 @@ class Training:
 
     def write(self, checkpoint: Checkpoint) -> None:
         """Writes where training stands."""
-        state: dict[int, dict[str, torch.Tensor]] = self.optimizer.state_dict()["state"]
         tensors = {f"parameter.{name}": p for name, p in self.parameters.items()}
         tensors |= {f"best.{name}": p for name, p in self.best.items()}
-        tensors |= {f"optimizer.{i}.{key}": t for i, of in state.items() for key, t in of.items()}
+        tensors |= {f"state.{name}": tensor for name, tensor in self.stepper.state().items()}
         write_checkpoint(checkpoint.path, self.place, tensors)
         self._written = (time.monotonic(), self.place.step)
 
@@ -165,23 +210,19 @@ class Training:
         if found is None:
             return
         self.place, tensors = found
-        self.optimizer = self._new_optimizer()
-        state: dict[int, dict[str, Any]] = {}
+        state: Tensors = {}
         for name, tensor in tensors.items():
             kind, _, rest = name.partition(".")
-            if kind == "optimizer":
-                index, _, key = rest.partition(".")
-                state.setdefault(int(index), {})[key] = tensor
+            if kind == "state":
+                state[rest] = tensor
             elif kind == "best":
                 self.best[rest] = tensor.to(self.parameters[rest].device)
             else:
-                with torch.no_grad():
-                    self.parameters[rest].copy_(tensor)
-        self.optimizer.load_state_dict(self.optimizer.state_dict() | {"state": state})
+                self.parameters[rest].copy_(tensor)
+        self.stepper.go_to(self.place.step, state)
         self._written = (time.monotonic(), self.place.step)
 
-    def _finite(self, value: torch.Tensor) -> float:
-        number = float(value)
+    def _finite(self, number: float) -> float:
         if not math.isfinite(number):
             raise FloatingPointError(
                 f"training left the finite numbers by step {self.place.step}; a smaller kge.learning_rate"

@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +25,7 @@ from plogicnet.kge.loss import (
 from plogicnet.kge.models import make_geometry
 from plogicnet.kge.protocol import Checkpoint, Examples, Validate
 from plogicnet.kge.sampling import Passes, Queries, Sampler, explicit_negatives, generator_for
-from plogicnet.kge.training import train
+from plogicnet.kge.training import Descent, Stepper, train
 from plogicnet.progress import Progress, silent
 
 SCORE_AT_ONCE = 65_536
@@ -113,8 +114,20 @@ class VectorModel:
         compared = len(self.entity) if self.settings.recipe == "one_vs_all" else self.settings.negatives
         with _threads_for(self.settings.batch * compared * self.settings.dim):
             fingerprint = self._fingerprint(examples, seed, warm, validate is not None) if checkpoint else ""
-            loss = self._loss(examples, seed)
-            train(self.parameters, loss, self.settings, fingerprint, progress, validate, checkpoint)
+            stepper = self._stepper(examples, seed)
+            train(self.parameters, stepper, self.settings, fingerprint, progress, validate, checkpoint)
+
+    def _stepper(self, examples: Examples, seed: int) -> Stepper:
+        """The GPU's fused steps where they are wanted and can be had, else steps down the plain loss."""
+        if self.device.type == "cuda" and self.settings.kernels != "plain" and find_spec("triton"):
+            from plogicnet.kge.kernels.step import Trainer, lack
+
+            missing = lack(examples, self.settings)
+            if missing is None:
+                return Trainer(self.entity, self.relation, examples, self.settings, seed)
+            if self.settings.kernels == "fused":
+                raise InputError(f"kge.kernels: {missing}; set kge.kernels=auto")
+        return Descent(self.parameters, self._loss(examples, seed), self.settings)
 
     def _loss(self, examples: Examples, seed: int) -> Loss:
         """The loss of each step by the recipe, explicit negatives included."""

@@ -9,12 +9,13 @@ import torch
 
 pytest.importorskip("triton", reason="the kernels need triton (extra: kernels)")
 from plogicnet import config
-from plogicnet.errors import InputError
 from plogicnet.graph import IntArray, as_triples
 from plogicnet.kge import Examples
-from plogicnet.kge.kernels.step import Trainer, fused_fit
+from plogicnet.kge.kernels.step import Trainer, lack
 from plogicnet.kge.loss import self_adversarial_loss
 from plogicnet.kge.sampling import subsampling_weights
+from plogicnet.kge.training import train
+from plogicnet.progress import silent
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 ENTITIES, RELATIONS = 13, 3
@@ -37,7 +38,14 @@ def trainer_for(settings: config.KGE, examples: Examples | None = None, seed: in
     width = settings.dim * (2 if settings.model == "RotatE" else 1)
     entity = torch.randn(ENTITIES, width, generator=generator).to(DEVICE)
     relation = torch.randn(RELATIONS, settings.dim, generator=generator).to(DEVICE)
-    return Trainer(entity, relation, examples or some_examples(), settings, seed, start)
+    trainer = Trainer(entity, relation, examples or some_examples(), settings, seed)
+    trainer.step.fill_(start)
+    return trainer
+
+
+def run(trainer: Trainer) -> None:
+    tables = {"entity": trainer.entity, "relation": trainer.relation}
+    train(tables, trainer, trainer.settings, "", silent)
 
 
 def distance(apart: torch.Tensor, modulus: bool) -> torch.Tensor:
@@ -109,7 +117,7 @@ def test_some_steps_are_those_of_torchs_adam(settings: config.KGE) -> None:
         plain.entity.copy_(parameters[0].detach())
         plain.relation.copy_(parameters[1].detach())
         plain.step.add_(1)
-    trainer.run()
+    run(trainer)
     # float32 signs of gradients may not flip: the tables are far from ties
     torch.testing.assert_close(trainer.entity.cpu().double(), parameters[0].detach(), rtol=1e-3, atol=1e-4)
     torch.testing.assert_close(trainer.relation.cpu().double(), parameters[1].detach(), rtol=1e-3, atol=1e-4)
@@ -172,14 +180,14 @@ def test_negatives_are_uniform_and_differ_by_step_chunk_and_seed() -> None:
 def test_training_taken_up_again_goes_on_as_if_it_had_never_stopped(settings: config.KGE) -> None:
     settings = replace(settings, steps=4)
     whole, first = trainer_for(settings), trainer_for(settings)
-    whole.run()
-    first.run(until=3)
-    entity, relation = first.entity.clone(), first.relation.clone()
-    moments = {name: moment.clone() for name, moment in first.moments.items()}
-    again = fused_fit(entity, relation, some_examples(), settings, seed=3, start_step=3, moments=moments)
-    assert again.done == settings.steps
-    torch.testing.assert_close(entity, whole.entity, rtol=0, atol=0 if DEVICE == "cpu" else 1e-4)
-    torch.testing.assert_close(relation, whole.relation, rtol=0, atol=0 if DEVICE == "cpu" else 1e-4)
+    run(whole)
+    for step in range(3):
+        first.take(step)
+    again = Trainer(first.entity.clone(), first.relation.clone(), some_examples(), settings, seed=3)
+    again.go_to(3, first.state())
+    again.take(3)
+    torch.testing.assert_close(again.entity, whole.entity, rtol=0, atol=0 if DEVICE == "cpu" else 1e-4)
+    torch.testing.assert_close(again.relation, whole.relation, rtol=0, atol=0 if DEVICE == "cpu" else 1e-4)
 
 
 @pytest.mark.parametrize("batch", [1, 16])
@@ -187,7 +195,7 @@ def test_one_or_two_triples_are_enough(batch: int) -> None:
     settings = replace(SETTINGS, batch=batch, steps=2)
     for facts in ([(0, 0, 1)], [(0, 0, 0), (1, 0, 2)]):
         trainer = trainer_for(settings, Examples.of(as_triples(facts)))
-        trainer.run()
+        run(trainer)
         assert bool(torch.isfinite(trainer.entity).all())
 
 
@@ -195,7 +203,7 @@ def test_a_batch_without_weight_teaches_nothing() -> None:
     examples = Examples.of(as_triples([(0, 0, 1)]), np.array([1e-60]))
     trainer = trainer_for(replace(SETTINGS, steps=2), examples)
     before = trainer.entity.clone()
-    trainer.run()
+    run(trainer)
     assert torch.equal(trainer.entity, before)
 
 
@@ -203,18 +211,16 @@ def test_a_batch_without_weight_teaches_nothing() -> None:
 def test_a_loss_that_is_no_number_is_an_error_with_a_hint() -> None:
     trainer = trainer_for(replace(SETTINGS, learning_rate=3e37, steps=3))
     with pytest.raises(FloatingPointError, match=r"kge\.learning_rate"):
-        trainer.run()
+        run(trainer)
 
 
-@pytest.mark.parametrize(
-    ("settings", "named"),
-    [
-        (replace(SETTINGS, model="DistMult"), "kge.kernels"),
+def test_what_fused_steps_lack_is_named() -> None:
+    examples = some_examples()
+    assert lack(examples, SETTINGS) is None
+    for settings, named in (
+        (replace(SETTINGS, model="DistMult"), "DistMult"),
         (replace(SETTINGS, regularization=0.1), "kge.regularization"),
-        (replace(SETTINGS, dim=7), "kge.dim"),
-    ],
-)
-def test_what_fused_steps_cannot_do_is_an_input_error(settings: config.KGE, named: str) -> None:
-    entity, relation = torch.zeros(ENTITIES, 6, device=DEVICE), torch.zeros(RELATIONS, 6, device=DEVICE)
-    with pytest.raises(InputError, match=named):
-        Trainer(entity, relation, some_examples(), settings, seed=0)
+        (replace(SETTINGS, recipe="one_vs_all"), "sampled"),
+    ):
+        assert named in str(lack(examples, settings))
+    assert "negatives" in str(lack(replace(examples, negatives=examples.positives[:1]), SETTINGS))

@@ -22,16 +22,10 @@ import triton
 import triton.language as tl
 
 from plogicnet import config
-from plogicnet.errors import InputError
 from plogicnet.kge.kernels.cross import TINY, Backward, Forward
 from plogicnet.kge.protocol import Examples
 from plogicnet.kge.sampling import subsampling_weights
-from plogicnet.progress import Progress, silent
 
-LOOK_EVERY = 500
-"""Steps between two looks at the loss: each look waits for the device."""
-GRAPH_STEPS = 10
-"""Steps in one captured graph: fewer gaps between launches."""
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
 
 
@@ -280,7 +274,7 @@ def adam_kernel(
 
 
 class Trainer:
-    """Tables, moments, buffers and kernels of a training; `run` goes on from its step to the last.
+    """Tables, moments, buffers and kernels of a training: the steps of `plogicnet.kge.training` on a GPU.
 
     Attributes:
         entity, relation: the tables, updated in place.
@@ -295,13 +289,10 @@ class Trainer:
         examples: Examples,
         settings: config.KGE,
         seed: int,
-        start_step: int = 0,
-        moments: dict[str, torch.Tensor] | None = None,
     ) -> None:
         s, device = settings, entity.device
         self.settings, self.entity, self.relation, self.modulus = s, entity, relation, s.model == "RotatE"
-        _check(entity, relation, examples, settings)
-        self.seed, self.done = seed & (2**31 - 1), start_step
+        self.seed = seed & (2**31 - 1)
         self.size = min(s.batch, len(examples.positives))
         self.share = min(s.share_negatives, self.size)
         self.chunks = -(-self.size // self.share)
@@ -309,11 +300,11 @@ class Trainer:
         self.block = min(1024, int(triton.next_power_of_2(s.dim)))
         self.of_rows = (self.slots, -(-s.dim // self.block))
         self.phase = math.pi * s.dim / (s.gamma + 2.0)
-        self.graphs: dict[int, Any] = {}
-        self.step = torch.full((1,), start_step, dtype=torch.int64, device=device)
+        self.graph: Any = None
+        self.step = torch.zeros(1, dtype=torch.int64, device=device)
         self.rates = torch.from_numpy(_rates(s)).to(device)
         self._load(examples)
-        self.moments = moments or {
+        self.moments = {
             f"{table}.{moment}": torch.zeros_like(getattr(self, table))
             for table in ("entity", "relation")
             for moment in ("mean", "square")
@@ -443,52 +434,37 @@ class Trainer:
         """The last step's loss; waits for the device."""
         return float(self.losses.sum())
 
-    def take(self, steps: int) -> None:
-        """Takes so many steps without waiting for them; on a GPU the first builds the kernels, replays do the rest."""
-        self.done += steps
-        if self.entity.is_cuda and not self.graphs and steps:
-            self.one()
-            self.graphs = {size: self._captured(size) for size in (GRAPH_STEPS, 1)}
-            steps -= 1
-        for size, graph in self.graphs.items():
-            for _ in range(steps // size):
-                graph.replay()
-            steps %= size
-        for _ in range(steps):
-            self.one()
+    def take(self, step: int) -> None:
+        """The step of this number, without waiting for it; on a GPU the first builds the kernels, replays do the rest.
 
-    def _captured(self, steps: int) -> Any:
+        The number counts on the device; it is asked for here only to begin Adam anew half-way.
+        """
+        if step == self.settings.steps // 2 and step > 0:
+            for moment in self.moments.values():
+                moment.zero_()
+        if not self.entity.is_cuda:
+            self.one()
+        elif self.graph is None:
+            self.one()
+            self.graph = self._captured()
+        else:
+            self.graph.replay()
+
+    def state(self) -> dict[str, torch.Tensor]:
+        """Adam's moments."""
+        return self.moments
+
+    def go_to(self, step: int, state: dict[str, torch.Tensor]) -> None:
+        """Takes up the moments after so many steps."""
+        self.step.fill_(step)
+        for name, moment in self.moments.items():
+            moment.copy_(state[name])
+
+    def _captured(self) -> Any:
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
-            for _ in range(steps):
-                self.one()
+            self.one()
         return graph
-
-    def run(self, progress: Progress = silent, until: int | None = None) -> None:
-        """Takes the steps that are left, or those up to `until`."""
-        s = self.settings
-        last, half = s.steps if until is None else min(until, s.steps), s.steps // 2
-        with progress(f"training {s.model}, steps", s.steps) as advance:
-            advance(self.done)
-            while self.done < last:
-                if self.done == half:
-                    for moment in self.moments.values():
-                        moment.zero_()
-                # no further than where moments start anew or the loss is looked at
-                next_look = LOOK_EVERY * (self.done // LOOK_EVERY + 1)
-                steps = min(border for border in (last, half, next_look) if border > self.done) - self.done
-                self.take(steps)
-                look = self.done == last or self.done == next_look
-                advance(steps, f"loss {self._finite(self.loss()):.4f}" if look else "")
-        self._finite(float(self.entity.abs().sum()))  # the last update may have been one too far
-
-    def _finite(self, value: float) -> float:
-        if not math.isfinite(value):
-            raise FloatingPointError(
-                f"training left the finite numbers by step {self.done}; a smaller kge.learning_rate"
-                f" (now {self.settings.learning_rate:g}) usually helps"
-            )
-        return value
 
 
 def _rates(s: config.KGE) -> "np.typing.NDArray[np.float32]":
@@ -503,39 +479,18 @@ def _rates(s: config.KGE) -> "np.typing.NDArray[np.float32]":
     return np.stack([rate / (1 - BETA1**t), 1 / np.sqrt(1 - BETA2**t)], 1).astype(np.float32)
 
 
-def _check(entity: torch.Tensor, relation: torch.Tensor, examples: Examples, s: config.KGE) -> None:
-    if s.model not in ("TransE", "RotatE"):
-        raise InputError(f"kge.kernels: fused steps are for TransE and RotatE, not {s.model}; set kge.kernels=plain")
-    if s.regularization:
-        raise InputError("kge.regularization: fused steps have none; set kge.kernels=plain")
-    if len(examples.negatives):
-        raise InputError("em.hidden_negatives: fused steps take no explicit negatives; set kge.kernels=plain")
-    width = (2 if s.model == "RotatE" else 1) * s.dim
-    if entity.shape[1] != width or relation.shape[1] != s.dim:
-        raise InputError(f"kge.dim: {s.dim} does not suit tables of widths {entity.shape[1]} and {relation.shape[1]}")
-    if not (entity.is_contiguous() and relation.is_contiguous() and entity.dtype == relation.dtype == torch.float32):
-        raise InputError("fused steps need contiguous float32 tables")
-
-
-def fused_fit(
-    entity: torch.Tensor,
-    relation: torch.Tensor,
-    examples: Examples,
-    settings: config.KGE,
-    seed: int,
-    progress: Progress = silent,
-    start_step: int = 0,
-    moments: dict[str, torch.Tensor] | None = None,
-) -> Trainer:
-    """Trains the tables in place, from `start_step` on (with its Adam moments) to the settings' last step.
+def lack(examples: Examples, s: config.KGE) -> str | None:
+    """What a training asks for that fused steps do not have; None where they have it all.
 
     Example:
-        >>> device = "cuda" if torch.cuda.is_available() else "cpu"  # a CPU needs TRITON_INTERPRET=1
-        >>> entity, relation = torch.rand(3, 4, device=device), torch.rand(1, 4, device=device)
-        >>> settings = config.KGE(dim=4, steps=2, batch=2, negatives=2)
-        >>> fused_fit(entity, relation, Examples.of(np.array([[0, 0, 1], [1, 0, 2]])), settings, seed=0).done
-        2
+        >>> lack(Examples.of(np.array([[0, 0, 1]])), config.KGE(model="DistMult"))
+        'fused steps are for TransE and RotatE, not DistMult'
     """
-    trainer = Trainer(entity, relation, examples, settings, seed, start_step, moments)
-    trainer.run(progress)
-    return trainer
+    if s.model not in ("TransE", "RotatE"):
+        return f"fused steps are for TransE and RotatE, not {s.model}"
+    for name in ("regularization", "dropout"):
+        if getattr(s, name):
+            return f"fused steps have no kge.{name}"
+    if s.recipe != "sampled" or s.optimizer == "adagrad":
+        return "fused steps are for the sampled recipe with Adam"
+    return "fused steps take no explicit negatives" if len(examples.negatives) else None

@@ -117,29 +117,17 @@ def mine_sql(
     ):
         _fill(database, "facts", _columns(graph.observed) | {"piece": piece})
         for pattern in settings.patterns:
-            database.execute("CREATE TABLE bodies (relation1 BIGINT, relation2 BIGINT, support BIGINT)")
-            database.execute(
-                "CREATE TABLE rules (relation1 BIGINT, relation2 BIGINT, relation BIGINT, hits BIGINT, own BIGINT)"
-            )
-            for number in range(pieces):
-                _count_piece(database, pattern, number, settings.counting)
-                advance()
-            found = _fetch(database, _CANDIDATES)
-            database.execute("DROP TABLE bodies")
-            database.execute("DROP TABLE rules")
-            support, hits = found["support"], found["hits"]
+            first, second, relation, support, hits = _candidates(database, pattern, pieces, settings.counting, advance)
             candidates += len(support)
             # dividing rounds as the threshold's own decimal does: 3 of 30 is 0.1
             kept = (hits / support >= getattr(settings.min_precision, pattern)) & (support >= settings.min_support)
             counts.append(np.column_stack([support, hits])[kept])
             forward = pattern in ("composition", "subrelation")
-            for first, second, relation in zip(
-                *(found[c][kept].tolist() for c in ("relation1", "relation2", "relation")), strict=True
-            ):
-                bodies = [first, second] if pattern == "composition" else [first]
-                rules.append(chain_rule([Step(names[r], forward) for r in bodies], names[relation]))
-    support, hits = np.concatenate(counts).T.tolist()
-    return Mined(RuleTable.of(rules, support, hits), mine_constraints(graph, settings), candidates)
+            for *body, concluded in np.column_stack([first, second, relation])[kept].tolist():
+                steps = [Step(names[r], forward) for r in body if r >= 0]
+                rules.append(chain_rule(steps, names[concluded]))
+    support, hits = np.concatenate(counts).T
+    return Mined(RuleTable.of(rules, support.tolist(), hits.tolist()), mine_constraints(graph, settings), candidates)
 
 
 # Each pattern's paths from head to tail. own1 says that the path has (head, relation1, tail) among its premises,
@@ -201,12 +189,25 @@ _CANDIDATES = """
     ORDER BY r.relation1, r.relation2, r.relation"""
 
 
-def _count_piece(database: "duckdb.DuckDBPyConnection", pattern: str, piece: int, counting: Counting) -> None:
+def _candidates(
+    database: "duckdb.DuckDBPyConnection", pattern: str, pieces: int, counting: Counting, advance: Advance
+) -> list[IntArray]:
+    """All rules of a pattern with at least one hit: relation1, relation2 (or -1), relation, support, hits."""
     weight, own = ("p.paths", "0") if counting == "paths" else ("1", _OWN)
-    database.execute(_PAIRS.format(paths=_PATHS[pattern], piece=piece))
-    database.execute(_BODIES.format(weight=weight))
-    database.execute(_RULES.format(weight=weight, own=own, hypotheses=_HYPOTHESES.get(pattern, "")))
-    database.execute("DROP TABLE pairs")
+    database.execute("CREATE TABLE bodies (relation1 BIGINT, relation2 BIGINT, support BIGINT)")
+    database.execute(
+        "CREATE TABLE rules (relation1 BIGINT, relation2 BIGINT, relation BIGINT, hits BIGINT, own BIGINT)"
+    )
+    for piece in range(pieces):
+        database.execute(_PAIRS.format(paths=_PATHS[pattern], piece=piece))
+        database.execute(_BODIES.format(weight=weight))
+        database.execute(_RULES.format(weight=weight, own=own, hypotheses=_HYPOTHESES.get(pattern, "")))
+        database.execute("DROP TABLE pairs")
+        advance()
+    found = _fetch(database, _CANDIDATES)
+    database.execute("DROP TABLE bodies")
+    database.execute("DROP TABLE rules")
+    return list(found.values())
 
 
 def _pieces(facts: TripleSet, paths_at_once: int) -> IntArray:

@@ -1,6 +1,7 @@
 """Slow, obvious references for what docs/guide.md says, and hypothesis strategies for tiny graphs to try them on."""
 
 import itertools
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -9,6 +10,8 @@ from hypothesis import strategies as st
 
 from plogicnet.graph import IntArray, KnowledgeGraph, TripleSet, Vocabulary, as_triples
 from plogicnet.grounding import Chain, Counting, Groundings, Move
+from plogicnet.grounding.sql import Clause, NumberedAtom
+from plogicnet.rules import Variable
 
 Triple = tuple[int, int, int]
 COUNTINGS: tuple[Counting, Counting] = ("distinct", "paths")
@@ -65,6 +68,35 @@ def graphs_and_chains(
     return graph, draw(st.lists(chains(len(graph.relations)), max_size=max_chains))
 
 
+@st.composite
+def clauses(draw: st.DrawFn, entities: int, relations: int, max_premises: int = 3) -> Clause:
+    """Any connected Horn clause: stars, cycles, entities, a variable twice in one atom, the hypothesis as a premise."""
+    variables = [Variable(name) for name in "XYZ"]
+    entity, relation = st.integers(0, entities - 1), st.integers(0, relations - 1)
+    term = st.one_of(st.sampled_from(variables), st.sampled_from(variables), entity)
+    premises = [draw(st.builds(NumberedAtom, relation, term, term))]
+    bound = _variables(premises)
+    for _ in range(draw(st.integers(0, max_premises - 1)) if bound else 0):
+        joined, other = draw(st.sampled_from(bound)), draw(term)
+        ends = (joined, other) if draw(st.booleans()) else (other, joined)
+        premises.append(NumberedAtom(draw(relation), *ends))
+        bound = _variables(premises)
+    known = st.one_of(st.sampled_from(bound), st.sampled_from(bound), entity) if bound else entity
+    shuffled = tuple(draw(st.permutations(premises)))
+    return Clause(shuffled, draw(st.builds(NumberedAtom, relation, known, known)))
+
+
+@st.composite
+def graphs_and_clauses(draw: st.DrawFn) -> tuple[KnowledgeGraph, list[Clause]]:
+    graph = draw(graphs(max_entities=4, max_relations=2, max_triples=10))
+    return graph, draw(st.lists(clauses(len(graph.entities), len(graph.relations)), min_size=1, max_size=3))
+
+
+def _variables(atoms: Iterable[NumberedAtom]) -> list[Variable]:
+    ends = (end for atom in atoms for end in (atom.head, atom.tail))
+    return list(dict.fromkeys(end for end in ends if isinstance(end, Variable)))
+
+
 def odd_names() -> st.SearchStrategy[str]:
     """Names as files may hold them: quotes, spaces, other scripts, but no tab and no line break."""
     alphabet = st.one_of(
@@ -88,18 +120,37 @@ def as_set(rows: IntArray) -> set[Triple]:
     return {(int(h), int(r), int(t)) for h, r, t in rows}
 
 
-def instances(facts: set[Triple], entities: int, chain: Chain, counting: Counting) -> Iterator[Instance]:
+Numbered = Chain | Clause
+
+
+def instances(facts: set[Triple], entities: int, rule: Numbered, counting: Counting) -> Iterator[Instance]:
     """Every grounding whose premises are facts; `distinct` leaves out those that have their hypothesis among them."""
-    for passed in itertools.product(range(entities), repeat=len(chain.moves) + 1):
-        pairs = zip(chain.moves, itertools.pairwise(passed), strict=True)
-        premises = frozenset((a, m.relation, b) if m.forward else (b, m.relation, a) for m, (a, b) in pairs)
-        hypothesis = (passed[0], chain.relation, passed[-1])
+    for hypothesis, premises in _assigned(entities, rule) if isinstance(rule, Clause) else _passed(entities, rule):
         if premises <= facts and (counting == "paths" or hypothesis not in premises):
             yield Instance(hypothesis, premises)
 
 
-def support_and_hits(facts: set[Triple], entities: int, chain: Chain, counting: Counting) -> tuple[int, int]:
-    concluded: Sequence[Triple] = [i.hypothesis for i in instances(facts, entities, chain, counting)]
+def _passed(entities: int, chain: Chain) -> Iterator[Instance]:
+    for passed in itertools.product(range(entities), repeat=len(chain.moves) + 1):
+        pairs = zip(chain.moves, itertools.pairwise(passed), strict=True)
+        premises = frozenset((a, m.relation, b) if m.forward else (b, m.relation, a) for m, (a, b) in pairs)
+        yield Instance((passed[0], chain.relation, passed[-1]), premises)
+
+
+def _assigned(entities: int, clause: Clause) -> Iterator[Instance]:
+    variables = _variables(clause.premises)
+    for values in itertools.product(range(entities), repeat=len(variables)):
+        value = dict(zip(variables, values, strict=True))
+
+        def triple(atom: NumberedAtom, value: dict[Variable, int] = value) -> Triple:
+            head, tail = (value[end] if isinstance(end, Variable) else end for end in (atom.head, atom.tail))
+            return head, atom.relation, tail
+
+        yield Instance(triple(clause.hypothesis), frozenset(map(triple, clause.premises)))
+
+
+def support_and_hits(facts: set[Triple], entities: int, rule: Numbered, counting: Counting) -> tuple[int, int]:
+    concluded: Sequence[Triple] = [i.hypothesis for i in instances(facts, entities, rule, counting)]
     if counting == "distinct":
         concluded = list(set(concluded))
     return len(concluded), sum(triple in facts for triple in concluded)
@@ -116,20 +167,20 @@ def possible_rules(relations: int) -> dict[str, list[Chain]]:
     }
 
 
-def hidden(facts: set[Triple], entities: int, rules: Sequence[Chain], counting: Counting) -> set[Triple]:
-    return {i.hypothesis for chain in rules for i in instances(facts, entities, chain, counting)} - facts
+def hidden(facts: set[Triple], entities: int, rules: Sequence[Numbered], counting: Counting) -> set[Triple]:
+    return {i.hypothesis for rule in rules for i in instances(facts, entities, rule, counting)} - facts
 
 
 def network(
-    facts: set[Triple], entities: int, rules: Sequence[Chain], counting: Counting, hidden_premises: bool
+    facts: set[Triple], entities: int, rules: Sequence[Numbered], counting: Counting, hidden_premises: bool
 ) -> list[tuple[int, Instance]]:
     """(rule's number, grounding) wherever the hypothesis is in O ∪ H and the premises are in O, or in O ∪ H."""
     variables = facts | hidden(facts, entities, rules, counting)
     true = variables if hidden_premises else facts
     return [
         (number, instance)
-        for number, chain in enumerate(rules)
-        for instance in instances(true, entities, chain, counting)
+        for number, rule in enumerate(rules)
+        for instance in instances(true, entities, rule, counting)
         if instance.hypothesis in variables
     ]
 
@@ -140,6 +191,58 @@ def unpacked(groundings: Groundings) -> list[tuple[int, Instance]]:
     return [
         (int(rule), Instance(names[hypothesis], frozenset(names[p] for p in premises if p >= 0)))
         for rule, hypothesis, premises in zip(groundings.rule, groundings.hypothesis, groundings.premises, strict=True)
+    ]
+
+
+# The same by joining dictionaries, where there are too many tuples to try.
+
+
+Paths = dict[tuple[Move, ...], list[tuple[int, int, frozenset[Triple]]]]
+
+
+def paths(facts: set[Triple]) -> Paths:
+    """For each body of the mined patterns, its paths: head, tail and premises."""
+    leaving: dict[int, list[Triple]] = defaultdict(list)
+    for fact in facts:
+        leaving[fact[0]].append(fact)
+    found: Paths = defaultdict(list)
+    for h, r, m in facts:
+        found[Move(r, True),].append((h, m, frozenset({(h, r, m)})))
+        found[Move(r, False),].append((m, h, frozenset({(h, r, m)})))
+        for _, s, t in leaving[m]:
+            found[Move(r, True), Move(s, True)].append((h, t, frozenset({(h, r, m), (m, s, t)})))
+    return found
+
+
+def candidates(facts: set[Triple], found: Paths, counting: Counting) -> dict[Chain, tuple[int, int]]:
+    """Support and hits of every rule of the mined patterns that has a hit."""
+    pairs_of: dict[int, set[tuple[int, int]]] = defaultdict(set)
+    for h, r, t in facts:
+        pairs_of[r].add((h, t))
+    counted = {}
+    for body, of_body in found.items():
+        every = Counter((h, t) for h, t, _ in of_body)
+        for r, pairs in pairs_of.items():
+            if body == (Move(r, True),):
+                continue
+            concluded = every
+            if counting == "distinct" and any(move.relation == r for move in body):
+                concluded = Counter((h, t) for h, t, premises in of_body if (h, r, t) not in premises)
+            hits = pairs & concluded.keys()
+            if hits and counting == "distinct":
+                counted[Chain(body, r)] = len(concluded), len(hits)
+            elif hits:
+                counted[Chain(body, r)] = concluded.total(), sum(concluded[pair] for pair in hits)
+    return counted
+
+
+def joined_network(found: Paths, rules: Sequence[Chain], counting: Counting) -> list[tuple[int, Instance]]:
+    """(rule's number, grounding) of mined rules, with observed premises."""
+    return [
+        (number, Instance((h, rule.relation, t), premises))
+        for number, rule in enumerate(rules)
+        for h, t, premises in found[rule.moves]
+        if counting == "paths" or (h, rule.relation, t) not in premises
     ]
 
 

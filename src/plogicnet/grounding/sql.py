@@ -117,29 +117,17 @@ def mine_sql(
     ):
         _fill(database, "facts", _columns(graph.observed) | {"piece": piece})
         for pattern in settings.patterns:
-            database.execute("CREATE TABLE bodies (relation1 BIGINT, relation2 BIGINT, support BIGINT)")
-            database.execute(
-                "CREATE TABLE rules (relation1 BIGINT, relation2 BIGINT, relation BIGINT, hits BIGINT, own BIGINT)"
-            )
-            for number in range(pieces):
-                _count_piece(database, pattern, number, settings.counting)
-                advance()
-            found = _fetch(database, _CANDIDATES)
-            database.execute("DROP TABLE bodies")
-            database.execute("DROP TABLE rules")
-            support, hits = found["support"], found["hits"]
+            first, second, relation, support, hits = _candidates(database, pattern, pieces, settings.counting, advance)
             candidates += len(support)
             # dividing rounds as the threshold's own decimal does: 3 of 30 is 0.1
             kept = (hits / support >= getattr(settings.min_precision, pattern)) & (support >= settings.min_support)
             counts.append(np.column_stack([support, hits])[kept])
             forward = pattern in ("composition", "subrelation")
-            for first, second, relation in zip(
-                *(found[c][kept].tolist() for c in ("relation1", "relation2", "relation")), strict=True
-            ):
-                bodies = [first, second] if pattern == "composition" else [first]
-                rules.append(chain_rule([Step(names[r], forward) for r in bodies], names[relation]))
-    support, hits = np.concatenate(counts).T.tolist()
-    return Mined(RuleTable.of(rules, support, hits), mine_constraints(graph, settings), candidates)
+            for *body, concluded in np.column_stack([first, second, relation])[kept].tolist():
+                steps = [Step(names[r], forward) for r in body if r >= 0]
+                rules.append(chain_rule(steps, names[concluded]))
+    support, hits = np.concatenate(counts).T
+    return Mined(RuleTable.of(rules, support.tolist(), hits.tolist()), mine_constraints(graph, settings), candidates)
 
 
 # Each pattern's paths from head to tail. own1 says that the path has (head, relation1, tail) among its premises,
@@ -201,12 +189,25 @@ _CANDIDATES = """
     ORDER BY r.relation1, r.relation2, r.relation"""
 
 
-def _count_piece(database: "duckdb.DuckDBPyConnection", pattern: str, piece: int, counting: Counting) -> None:
+def _candidates(
+    database: "duckdb.DuckDBPyConnection", pattern: str, pieces: int, counting: Counting, advance: Advance
+) -> list[IntArray]:
+    """All rules of a pattern with at least one hit: relation1, relation2 (or -1), relation, support, hits."""
     weight, own = ("p.paths", "0") if counting == "paths" else ("1", _OWN)
-    database.execute(_PAIRS.format(paths=_PATHS[pattern], piece=piece))
-    database.execute(_BODIES.format(weight=weight))
-    database.execute(_RULES.format(weight=weight, own=own, hypotheses=_HYPOTHESES.get(pattern, "")))
-    database.execute("DROP TABLE pairs")
+    database.execute("CREATE TABLE bodies (relation1 BIGINT, relation2 BIGINT, support BIGINT)")
+    database.execute(
+        "CREATE TABLE rules (relation1 BIGINT, relation2 BIGINT, relation BIGINT, hits BIGINT, own BIGINT)"
+    )
+    for piece in range(pieces):
+        database.execute(_PAIRS.format(paths=_PATHS[pattern], piece=piece))
+        database.execute(_BODIES.format(weight=weight))
+        database.execute(_RULES.format(weight=weight, own=own, hypotheses=_HYPOTHESES.get(pattern, "")))
+        database.execute("DROP TABLE pairs")
+        advance()
+    found = _fetch(database, _CANDIDATES)
+    database.execute("DROP TABLE bodies")
+    database.execute("DROP TABLE rules")
+    return list(found.values())
 
 
 def _pieces(facts: TripleSet, paths_at_once: int) -> IntArray:
@@ -259,8 +260,7 @@ def ground_sql(
         triples = TripleSet.of_keys(np.unique(np.concatenate(keys)), observed.entities)
         is_observed = observed.contains(triples.triples)
         _fill(database, "facts", _columns(triples, None if hidden_premises else is_observed))
-        _fill(database, "hypotheses", _columns(triples))
-        rows = _linked(database, shapes, counting, _width(clauses), advance)
+        rows = _linked(database, shapes, triples, counting, _width(clauses), advance)
     return Groundings(triples, is_observed, rows[:, 0], rows[:, 1], rows[:, 2:], len(clauses))
 
 
@@ -283,12 +283,10 @@ def ground_triple_sql(
     """
     triples = TripleSet.of(np.concatenate([observed.triples, as_triples(triple)]), observed.entities)
     is_observed = observed.contains(triples.triples)
-    asked = np.all(triples.triples == np.array(triple), axis=1)
     with _database(threads, memory_mb) as database, silent("", 0) as advance:
         _fill(database, "facts", _columns(triples, is_observed))
-        _fill(database, "hypotheses", _columns(triples, asked))
         shapes = _by_shape((i, c) for i, c in enumerate(clauses) if c.hypothesis.relation == triple[RELATION])
-        rows = _linked(database, shapes, counting, _width(clauses), advance)
+        rows = _linked(database, shapes, triples, counting, _width(clauses), advance, triple)
     return Groundings(triples, is_observed, rows[:, 0], rows[:, 1], rows[:, 2:], len(clauses))
 
 
@@ -363,9 +361,10 @@ class Shape:
                 LEFT JOIN facts f ON f.relation = s.relation AND f.head = s.head AND f.tail = s.tail
             GROUP BY s.clause"""
 
-    def links(self, counting: Counting) -> str:
-        """Every grounding whose hypothesis is in the table `hypotheses`; a premise that occurs twice counts once."""
+    def links(self, counting: Counting, triple: tuple[int, int, int] | None = None) -> str:
+        """Every grounding, or those that conclude one triple; a premise that occurs twice counts once."""
         relation, head, tail = self._hypothesis
+        bound = [] if triple is None else [f"{v} = {n:d}" for v, n in zip((head, relation, tail), triple, strict=True)]
         ids = [f"p{i}.id" for i in range(self._premises)]
         once = [
             f"CASE WHEN {ids[i]} IN ({', '.join(ids[:i])}) THEN -1 ELSE {ids[i]} END" if i else ids[i]
@@ -373,8 +372,8 @@ class Shape:
         ]
         premises = ", ".join(f"{text} AS premise{i}" for i, text in enumerate(once))
         return f"""
-            SELECT c.clause AS clause, h.id AS hypothesis, {premises} {self._groundings(counting, "hypotheses h")}
-                AND h.relation = {relation} AND h.head = {head} AND h.tail = {tail}"""
+            SELECT c.clause AS clause, {head} AS head, {relation} AS relation, {tail} AS tail, {premises}
+            {self._groundings(counting, *bound)}"""
 
     @property
     def _premises(self) -> int:
@@ -392,8 +391,8 @@ class Shape:
 
     def _groundings(self, counting: Counting, *more: str) -> str:
         """FROM and WHERE of all groundings; under `distinct`, but for those with their hypothesis as a premise."""
-        tables = [*(f"facts p{i}" for i in range(self._premises)), "clauses c", *more]
-        conditions = [f"p{i}.relation = c.relation{i}" for i in range(self._premises)]
+        tables = [*(f"facts p{i}" for i in range(self._premises)), "clauses c"]
+        conditions = [*more, *(f"p{i}.relation = c.relation{i}" for i in range(self._premises))]
         for place in range(2 * self._premises):
             if self._value(place) != _place(place):
                 conditions.append(f"{_place(place)} = {self._value(place)}")
@@ -420,14 +419,23 @@ def _by_shape(numbered: Iterable[tuple[int, Clause]]) -> list[Shape]:
 
 
 def _linked(
-    database: "duckdb.DuckDBPyConnection", shapes: Sequence[Shape], counting: Counting, width: int, advance: Advance
+    database: "duckdb.DuckDBPyConnection",
+    shapes: Sequence[Shape],
+    triples: TripleSet,
+    counting: Counting,
+    width: int,
+    advance: Advance,
+    triple: tuple[int, int, int] | None = None,
 ) -> IntArray:
-    """The groundings of the clauses as sorted rows of rule, hypothesis and premises; -1 fills the rest."""
+    """Groundings with hypotheses among the triples: sorted rows of rule, hypothesis, premises; -1 fills the rest."""
     parts = [np.empty((0, 2 + width), dtype=np.int64)]
     for shape in shapes:
         shape.fill(database)
-        found = np.column_stack(list(_fetch(database, shape.links(counting)).values()))
-        parts.append(np.pad(found, ((0, 0), (0, 2 + width - found.shape[1])), constant_values=-1))
+        clause, head, relation, tail, *premises = _fetch(database, shape.links(counting, triple)).values()
+        # found here rather than by one more join, which could be tried before the selective ones
+        hypothesis = triples.find(np.column_stack([head, relation, tail]))
+        found = np.column_stack([clause, hypothesis, *premises])[hypothesis >= 0]
+        parts.append(np.pad(found, ((0, 0), (0, width - len(premises))), constant_values=-1))
         advance(len(shape.numbers))
     rows = np.concatenate(parts)
     return np.asarray(rows[np.lexsort(rows.T[::-1])])

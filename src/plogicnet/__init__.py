@@ -11,13 +11,15 @@ Example:
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from plogicnet.version import VERSION
+
 if TYPE_CHECKING:
     from plogicnet.config import Config
     from plogicnet.errors import InputError
     from plogicnet.graph import KnowledgeGraph, demo_family, make_graph, open_graph
     from plogicnet.model import PLogicNet
 
-__version__ = "0.1.0"
+__version__ = VERSION
 __all__ = [
     "Config",
     "InputError",

@@ -12,12 +12,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import csv
 
-from plogicnet import __version__
 from plogicnet.config import Config
 from plogicnet.errors import InputError
 from plogicnet.files import replacing, write_text
 from plogicnet.graph import SPLITS, KnowledgeGraph, Vocabulary, quoted, read_labels
 from plogicnet.rules import RuleTable, Statement, read_statements
+from plogicnet.version import VERSION
 
 if TYPE_CHECKING:
     from plogicnet.em import Outcome
@@ -51,7 +51,7 @@ def begin(path: Path, config: Config, graph: KnowledgeGraph, statements: Sequenc
     write_text(path / "config.yaml", config.to_yaml())
     _write_graph(path, graph)
     write_text(path / CHECKPOINT / "written.rules", "".join(f"{statement}\n" for statement in statements))
-    write_text(path / BEGUN, json.dumps({"format": FORMAT, "version": __version__}) + "\n")
+    write_text(path / BEGUN, json.dumps({"format": FORMAT, "version": VERSION}) + "\n")
 
 
 def keep(path: Path, graph: KnowledgeGraph, outcome: "Outcome", candidates: int, best: int) -> None:
@@ -194,7 +194,7 @@ def _require_format(path: Path) -> None:
     about = _read_json(path / BEGUN) if (path / BEGUN).is_file() else {"format": FORMAT}
     if about["format"] > FORMAT:
         raise InputError(
-            f"{path} was written by plogicnet {about.get('version')}, a newer version than this ({__version__});"
+            f"{path} was written by plogicnet {about.get('version')}, a newer version than this ({VERSION});"
             " update plogicnet to open it"
         )
 

@@ -1,5 +1,7 @@
 """Compiled comparisons against PyTorch's own, on random shapes, and on one and two threads."""
 
+from importlib.util import find_spec
+
 import numpy as np
 import pytest
 import torch
@@ -72,5 +74,7 @@ def test_the_choice() -> None:
     cpu, cuda = torch.device("cpu"), torch.device("cuda")
     for kernel in PLAIN:
         assert choose_cross(kernel, "plain", cpu) is PLAIN[kernel]
-        assert choose_cross(kernel, "auto", cuda) is PLAIN[kernel]
+        assert choose_cross(kernel, "plain", cuda) is PLAIN[kernel]
+        fused = find_spec("triton") is not None and kernel != "dot"
+        assert (choose_cross(kernel, "auto", cuda) is PLAIN[kernel]) != fused
         assert choose_cross(kernel, "auto", cpu) is COMPILED.get(kernel, PLAIN[kernel])

@@ -17,8 +17,8 @@ Compare = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 def choose_cross(kernel: Kernel, kernels: str, device: torch.device) -> Compare:
     """The all-with-all comparison for a setting `kge.kernels` and a device: (..., n, w), (..., m, w) → (..., n, m).
 
-    This is the one place where it is chosen. `plain` is PyTorch's own everywhere; else it is compiled code on a CPU, and
-    the GPU's own kernels on a GPU that has Triton.
+    This is the one place where it is chosen. `plain` is PyTorch's own everywhere; else it is compiled code on a CPU,
+    and the GPU's own kernels on a GPU that has Triton.
 
     Example:
         >>> cross = choose_cross("l1", "auto", torch.device("cpu"))

@@ -96,7 +96,7 @@ class Descent:
             self.value = value.detach()
         finally:
             for parameter in self.parameters:
-                parameter.requires_grad_(False)
+                parameter.requires_grad_(False).grad = None
 
     def loss(self) -> float:
         """The last step's loss."""

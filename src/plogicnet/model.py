@@ -142,7 +142,7 @@ class PLogicNet:
             >>> PLogicNet().fit(graph, rules="=2: husband(X, Y) => wife(Y, X)")  # doctest: +SKIP
         """
         config = self.config
-        statements = self._statements(rules, graph)
+        statements = self.statements(rules, graph)
         _use_threads(config)
         graph = graph.with_validation(config.seed)
         if graph.held_out:
@@ -164,6 +164,18 @@ class PLogicNet:
             }
             self.metrics |= {s: self.evaluate(s, progress) for s in ("valid", "test") if len(graph.split(s))}
         return self
+
+    def statements(self, rules: str | Path | None, graph: KnowledgeGraph) -> list[Statement]:
+        """The rules that a person gives, read and checked against the graph, before any work is done with them.
+
+        Example:
+            >>> PLogicNet().statements("husband(X, Y) => wife(Y, X)", graph)  # doctest: +SKIP
+        """
+        if rules is None:
+            return []
+        if not self.config.em.rules:
+            raise InputError("rules are given, but em.rules=false leaves all rules out")
+        return read_statements(rules, graph) if isinstance(rules, Path) else statements_of(rules, graph)
 
     def evaluate(self, split: str = "test", progress: Progress = silent) -> dict[str, object]:
         """Filtered ranks of a split by each half alone, pLogicNet and pLogicNet*, and how good the probabilities are.
@@ -291,13 +303,6 @@ class PLogicNet:
         model.metrics = metrics
         model._fitted = Fitted(graph, outcome, Calibration(**metrics["calibration"]), metrics["candidates"])
         return model
-
-    def _statements(self, rules: str | Path | None, graph: KnowledgeGraph) -> list[Statement]:
-        if rules is None:
-            return []
-        if not self.config.em.rules:
-            raise InputError("rules are given, but em.rules=false leaves all rules out")
-        return read_statements(rules, graph) if isinstance(rules, Path) else statements_of(rules, graph)
 
     def _best(self, triples: IntArray, top: int) -> IntArray:
         """The most probable of some triples, in order."""

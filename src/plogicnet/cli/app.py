@@ -128,16 +128,15 @@ def train(
     """Train rules and vectors together on a graph, into a run directory."""
     from plogicnet.model import PLogicNet
     from plogicnet.progress import for_stderr
-    from plogicnet.rules import read_statements
 
     settings = make_config(preset or (None if graph else DEMO_PRESET), config, assignments, seed, device, threads)
     _refuse_existing(out)
     opened = open_source(graph, settings, columns, split)
-    if rules is not None:
-        read_statements(rules, opened)  # a mistake is said before anything is made
+    model = PLogicNet(settings)
+    model.statements(rules, opened)  # a mistake is said before anything is made
     with _new_run(out):
         print(_cost(opened, settings), file=sys.stderr)
-        model = PLogicNet(settings).fit(opened, for_stderr(), rules)
+        model.fit(opened, for_stderr(), rules)
         model.save(out)
     if as_json:
         print_json({"run": str(out), **model.metrics})

@@ -154,7 +154,7 @@ class PLogicNet:
             >>> PLogicNet().fit(graph, rules="=2: husband(X, Y) => wife(Y, X)")  # doctest: +SKIP
         """
         config = self.config
-        statements = self._statements(rules, graph)
+        statements = self.statements(rules, graph)
         _use_threads(config)
         graph = graph.with_validation(config.seed)
         if graph.held_out:
@@ -196,7 +196,7 @@ class PLogicNet:
         table, constraints = old.rules, old.constraints
         if rules is not None:
             alone = config.with_values({"rules.mine": False})
-            found = find_rules(f.graph, alone, self._statements(rules, f.graph), progress)
+            found = find_rules(f.graph, alone, self.statements(rules, f.graph), progress)
             table, constraints = found.rules, found.constraints
         last = refit(f.graph, config, f.outcome, table, constraints, self.clock, progress)
         if out is not None:
@@ -250,6 +250,18 @@ class PLogicNet:
         if out is not None:
             self.save(out)
         return self
+
+    def statements(self, rules: str | Path | None, graph: KnowledgeGraph) -> list[Statement]:
+        """The rules that a person gives, read and checked against the graph, before any work is done with them.
+
+        Example:
+            >>> PLogicNet().statements("husband(X, Y) => wife(Y, X)", graph)  # doctest: +SKIP
+        """
+        if rules is None:
+            return []
+        if not self.config.em.rules:
+            raise InputError("rules are given, but em.rules=false leaves all rules out")
+        return read_statements(rules, graph) if isinstance(rules, Path) else statements_of(rules, graph)
 
     def evaluate(self, split: str = "test", progress: Progress = silent) -> dict[str, object]:
         """Filtered ranks of a split by each half alone, pLogicNet and pLogicNet*, and how good the probabilities are.
@@ -377,13 +389,6 @@ class PLogicNet:
         model.metrics = metrics
         model._fitted = Fitted(graph, outcome, Calibration(**metrics["calibration"]), metrics["candidates"])
         return model
-
-    def _statements(self, rules: str | Path | None, graph: KnowledgeGraph) -> list[Statement]:
-        if rules is None:
-            return []
-        if not self.config.em.rules:
-            raise InputError("rules are given, but em.rules=false leaves all rules out")
-        return read_statements(rules, graph) if isinstance(rules, Path) else statements_of(rules, graph)
 
     def _best(self, triples: IntArray, top: int) -> IntArray:
         """The most probable of some triples, in order."""

@@ -1,15 +1,19 @@
 """The rule syntax: everything printed is read back, and every mistake is shown with a caret."""
 
+import contextlib
+
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from plogicnet.errors import InputError
 from plogicnet.rules.rule import (
+    PATTERNS,
     Atom,
     Constant,
     Rule,
     Step,
+    Term,
     Variable,
     chain_rule,
     irreflexive,
@@ -87,9 +91,114 @@ def test_unquoted_capitals_are_variables() -> None:
     assert rule == Rule(body, Atom("d e", x, Constant("ABC")))
 
 
-def test_long_lines_are_read_in_no_time() -> None:
-    rule = chain_rule([Step("r", i % 2 == 0) for i in range(5000)], "r")
-    assert parse_rule(str(rule)) == rule
+def test_long_rules_are_read_and_recognised() -> None:
+    """Not in a time that grows with the square: that would be felt here."""
+    steps = tuple(Step("r", i % 3 == 0) for i in range(6_000))
+    rule = parse_rule(str(chain_rule(steps, "r")))
+    assert rule.chain == steps
+    assert rule.renamed == rule
+    star = parse_rule(" & ".join(f"r(X, Y{i})" for i in range(6_000)) + " => s(X, Y1)")
+    assert star.pattern == "general"
+    assert parse_rule(str(star.renamed)) == star.renamed
+
+
+LONG = 100_000
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '"' * LONG,
+        '"' * (LONG + 1),
+        '"' + r"\"" * LONG,
+        '"' + r"\n" * LONG + '"(X, Y) => r(Y, X)',
+        '"' + r"\U0001F600é" * LONG + '"(X, Y) => r(Y, X)',
+        "\\" * LONG,
+        "&" * LONG,
+        "(" * LONG,
+        "=" * LONG,
+        "=>" * LONG,
+        ":" * LONG,
+        "9" * LONG + ": r(X, Y) => s(X, Y)",
+        "0." + "3" * LONG + ": r(X, Y) => s(X, Y)",
+        " " * LONG + "#" * LONG,
+        "\t" * LONG + "r",
+        "not " * LONG,
+        "r(X, Y) & " * (LONG // 20) + "r(X, Y) => s(X, Y)",
+        " & ".join(f"r(X{i}, Y{i})" for i in range(LONG // 15)) + " => s(X0, Y0)",
+        " & ".join("r(a, b)" for _ in range(LONG // 10)) + " => s(a, b)",
+        "X" * LONG + "(X, Y) => s(X, " + "Z" * LONG + ")",
+        "\n" * LONG,
+        "r(X, Y) => s(Y, X)\n" * (LONG // 40),
+    ],
+    ids=lambda text: text[:12],
+)
+def test_long_texts_are_read_or_refused(text: str) -> None:
+    """Each ends at once; a time that grows with the square would be felt here."""
+    with contextlib.suppress(InputError):
+        for statement in parse_rules(text, "f"):
+            assert parse_rule(str(statement.rule.renamed)) == statement.rule.renamed
+
+
+SYNTAX = 'aXY12.-_(),&=>"#:\\ \t\n\rnot'
+PIECES = (
+    "a(X, Y)",
+    "b(Y, Z)",
+    "c(X, anna)",
+    " & ",
+    " => ",
+    "not ",
+    "=2.5: ",
+    "1e9:",
+    '"d\\u00e9"',
+    "# why",
+    "\n",
+    "(",
+    ")",
+    "=",
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.text(SYNTAX, max_size=200) | st.lists(st.sampled_from(PIECES), max_size=30).map("".join))
+def test_what_nearly_is_a_rule_is_read_or_refused(text: str) -> None:
+    try:
+        statements = parse_rules(text, "f")
+    except InputError as error:
+        message, source, caret = str(error).split("\n")
+        line, column = (int(part.split()[-1]) for part in message.split(": ")[0].split(", ")[1:])
+        assert caret == "  " + " " * (column - 1) + "^"
+        assert len(source) - 2 == len(text.split("\n")[line - 1].removesuffix("\r"))
+        assert column - 1 <= len(source) - 2
+    else:
+        for statement in statements:
+            assert parse_rule(str(statement.rule)) == statement.rule
+            assert statement.rule.pattern in PATTERNS
+
+
+@given(rules, st.permutations(["A", "B", "X", "Élan", "Man", "W", "X1", "Z", "Y", "U1", "Q"]))
+def test_renamed_is_the_same_whatever_the_variables_are_called(rule: Rule, fresh: list[str]) -> None:
+    atoms = (*rule.body, rule.head)
+    shown = dict.fromkeys(v for atom in atoms for v in atom.variables)
+    named: dict[Term, Term] = {old: Variable(new) for old, new in zip(shown, fresh, strict=False)}
+    *body, head = (Atom(a.relation, named.get(a.head, a.head), named.get(a.tail, a.tail)) for a in atoms)
+    other = Rule(tuple(body), head, rule.negated)
+    assert other.renamed == rule.renamed
+    assert rule.renamed.renamed == rule.renamed
+    assert (rule.renamed.pattern, rule.renamed.chain) == (rule.pattern, rule.chain)
+    assert len({v for a in (*rule.renamed.body, rule.renamed.head) for v in a.variables}) == len(shown)
+    assert parse_rule(str(rule.renamed)) == rule.renamed
+
+
+def test_other_rules_stay_apart_when_renamed() -> None:
+    texts = (
+        "a(X, Y) => b(X, Y)",
+        "a(X, Y) => b(Y, X)",
+        "a(X, Y) => b(X, X)",
+        'a(X, "Y") => b(X, X)',
+        "a(Y, X) & a(X, Y) => b(X, Y)",
+    )
+    assert len({parse_rule(text).renamed for text in texts}) == len(texts)
 
 
 NEGATION = 'negation stands only before the hypothesis, expected "=> not r(X, X)"'

@@ -117,6 +117,9 @@ def test_take_join_and_with_weights() -> None:
         "inverse\ta(X, Y) => b(Y, X)\tfour\t3\t0.75\t0.5",
         "inverse\ta(X, Y) => b(Y, X)\t4\t\t0.75\t0.5",
         "inverse\ta(X, Y) => b(Y, X)\t4\t3\t0.75\theavy",
+        "inverse\ta(X, Y) => b(Y, X)\t4\t3\t0.75\tinf",
+        "inverse\ta(X, Y) => b(Y, X)\t4\t-3\t0.75\t0.5",
+        "inverse\ta(X, Y) => b(Y, X)\t99999999999999999999\t3\t0.75\t0.5",
         "no tabs at all",
     ],
 )
@@ -126,3 +129,68 @@ def test_a_bad_line_is_reported_with_its_number(tmp_path: Path, line: str) -> No
     file.write_text(file.read_text() + line + "\n")
     with pytest.raises(InputError, match=r"rules\.tsv, line 7: "):
         RuleTable.read(file)
+
+
+given_weights = st.tuples(weight, st.booleans())
+
+
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.tuples(rules, weight, given_weights), max_size=5), st.sampled_from(["\n", "\r\n"]))
+def test_given_weights_and_which_are_fixed_come_back(
+    tmp_path: Path, rows: list[tuple[Rule, float, tuple[float, bool]]], newline: str
+) -> None:
+    n, file = len(rows), tmp_path / "rules.tsv"
+    fixed = [kept and given == given for _, _, (given, kept) in rows]  # without a weight there is none to keep
+    given_column = [given for _, _, (given, _) in rows]
+    written = RuleTable.of([r for r, _, _ in rows], [1] * n, [1] * n, [w for _, w, _ in rows], given_column, fixed)
+    written.write(file)
+    header = file.read_text(encoding="utf-8").split("\n")[0]
+    assert header.endswith("\tgiven") == (not np.isnan(written.given).all())
+    file.write_bytes(file.read_bytes().replace(b"\n", newline.encode()))
+    read = RuleTable.read(file)
+    assert read.rules == written.rules
+    for column in ("weight", "given", "fixed"):
+        np.testing.assert_array_equal(getattr(read, column), getattr(written, column))
+
+
+def test_given_weights_are_shown_as_in_the_rule_syntax(tmp_path: Path) -> None:
+    nan = float("nan")
+    table = RuleTable.of(EXAMPLE.rules[:3], [1] * 3, [1] * 3, [0.5, nan, 2.0], [1.5, nan, 2.0], [False, False, True])
+    table.write(tmp_path / "rules.tsv")
+    assert [line.split("\t")[5:] for line in (tmp_path / "rules.tsv").read_text().splitlines()] == [
+        ["weight", "given"],
+        ["0.5", "1.5"],
+        ["", ""],
+        ["2.0", "=2.0"],
+    ]
+
+
+@pytest.mark.parametrize("cell", ["=", "=nan", "==2", "heavy", "=inf"])
+def test_a_bad_given_weight_is_reported_with_its_line(tmp_path: Path, cell: str) -> None:
+    file = tmp_path / "rules.tsv"
+    RuleTable.of(EXAMPLE.rules[:1], [1], [1], given=[1.5]).write(file)
+    file.write_text(file.read_text().replace("1.5", cell))
+    with pytest.raises(InputError, match=r"rules\.tsv, line 2: "):
+        RuleTable.read(file)
+
+
+def sureness(hits: int, support: int) -> float:
+    return float(RuleTable.of(EXAMPLE.rules[:1], [support], [hits]).sureness[0])
+
+
+@given(st.integers(1, 200), st.data())
+def test_more_cases_of_the_same_precision_are_surer(support: int, data: st.DataObject) -> None:
+    """A bound from below that rises with the hits and, at one precision, with the cases."""
+    hits = data.draw(st.integers(0, support))
+    assert -1e-12 <= sureness(hits, support) <= hits / support
+    if hits:
+        assert sureness(2 * hits, 2 * support) > sureness(hits, support) > sureness(hits - 1, support)
+
+
+def test_sureness_is_the_lower_end_of_wilsons_interval() -> None:
+    """There the observed share is 1.96 standard deviations above: (p̂ - p)² = z² p (1 - p) / n."""
+    assert sureness(75, 100) > sureness(3, 4) > sureness(1, 1)
+    for hits, support in ((3, 4), (75, 100), (1, 1), (1, 30)):
+        p = sureness(hits, support)
+        assert (hits / support - p) ** 2 == pytest.approx(1.96**2 * p * (1 - p) / support, rel=1e-9)
+    assert RuleTable.of(EXAMPLE.rules[:1], [0], [0]).sureness.tolist() == pytest.approx([0.0], abs=1e-12)

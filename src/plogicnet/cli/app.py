@@ -132,15 +132,13 @@ def train(
     """Train rules and vectors together on a graph, into a run directory."""
     from plogicnet.model import PLogicNet
     from plogicnet.progress import for_stderr
-    from plogicnet.rules import read_statements
 
     settings = make_config(preset or (None if graph else DEMO_PRESET), config, assignments, seed, device, threads)
     runs = {s: out / f"seed-{s}" for s in _parse_seeds(seeds)} if seeds is not None else {settings.seed: out}
     for folder in runs.values():
         _refuse_existing(folder)
     opened = open_source(graph, settings, columns, split)
-    if rules is not None:
-        read_statements(rules, opened)  # a mistake is said before anything is made
+    PLogicNet(settings).statements(rules, opened)  # a mistake is said before anything is made
     print(_cost(opened, settings), file=sys.stderr)
     models = {}
     for number, folder in runs.items():

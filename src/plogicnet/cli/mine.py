@@ -158,8 +158,8 @@ def _show(
         for i in at:
             for number, example in enumerate(_examples(network, i, examples)):
                 if number == 0:
-                    screen.print(str(rules.rules[i]), markup=False, highlight=False)
+                    screen.print(str(rules.rules[i]), markup=False, highlight=False, soft_wrap=True)
                 premises: Any = example["premises"]
                 concluded = fact(example["hypothesis"], labels) + ("" if example["known"] else " (not in train)")  # type: ignore[arg-type]
                 because = " and ".join(fact(premise, labels) for premise in premises)
-                screen.print(f"  {because}: {concluded}", markup=False, highlight=False)
+                screen.print(f"  {because}: {concluded}", markup=False, highlight=False, soft_wrap=True)

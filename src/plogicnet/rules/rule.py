@@ -1,6 +1,7 @@
 """Rules as data: terms, atoms, Horn clauses, and the chains of relations that most of them are."""
 
 import itertools
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -123,15 +124,19 @@ class Rule:
         """
         if self.negated:
             return None
-        here, left = self.head.head, list(self.body)
+        touching: dict[Term, list[int]] = defaultdict(list)
+        for i, atom in enumerate(self.body):
+            for term in {atom.head, atom.tail}:
+                touching[term].append(i)
+        here, came = self.head.head, -1
         steps: list[Step] = []
         visited = {here}
-        while left:
-            touching = [atom for atom in left if here in (atom.head, atom.tail)]
-            if len(touching) != 1:
+        for _ in self.body:
+            onward = [i for i in touching[here] if i != came]
+            if len(onward) != 1:
                 return None
-            atom = touching[0]
-            left.remove(atom)
+            came = onward[0]
+            atom = self.body[came]
             forward = atom.head == here
             steps.append(Step(atom.relation, forward))
             here = atom.tail if forward else atom.head

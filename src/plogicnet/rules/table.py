@@ -139,7 +139,7 @@ class RuleTable:
     def read(cls, path: Path) -> "RuleTable":
         """Reads the TSV file."""
         try:
-            header, *lines = path.read_bytes().decode().split("\n")
+            header, *lines = path.read_bytes().decode("utf-8-sig").split("\n")
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(f"{path}: cannot be read as a table of rules: {error}") from None
         if not is_table(header):
@@ -147,17 +147,20 @@ class RuleTable:
         columns = header.rstrip("\r").split("\t")
         rules, support, hits, weight, given, fixed = [], [], [], [], [], []
         for number, line in enumerate(lines, 2):
-            cells = line.split("\t")
-            if not line:
+            cells = line.removesuffix("\r").split("\t")
+            if cells == [""]:
                 continue
             try:
+                if len(cells) != len(columns):
+                    raise ValueError(f"{len(cells)} cells where {len(columns)} are meant, separated by tabs")
                 row = dict(zip(columns, cells, strict=True))
                 rules.append(parse_rule(row["rule"]))
-                support.append(int(row["support"]))
-                hits.append(int(row["hits"]))
-                weight.append(float(row["weight"] or "nan"))
-                given.append(float(row.get(GIVEN, "").lstrip("=") or "nan"))
-                fixed.append(row.get(GIVEN, "").startswith("="))
+                support.append(_count(row["support"]))
+                hits.append(_count(row["hits"]))
+                weight.append(_weight(row["weight"]))
+                cell = row.get(GIVEN, "")
+                fixed.append(cell.startswith("="))
+                given.append(_weight(cell.removeprefix("="), needed=fixed[-1]))
             except ValueError as error:
                 raise InputError(f"{path}, line {number}: {error}") from None
         return cls.of(rules, support, hits, weight, given, fixed)
@@ -172,3 +175,20 @@ def is_table(text: str) -> bool:
     """
     columns = tuple(text.split("\n", 1)[0].rstrip("\r").split("\t"))
     return columns in (COLUMNS, (*COLUMNS, GIVEN))
+
+
+def _count(cell: str) -> int:
+    number = int(cell)
+    if not 0 <= number < 2**63:
+        raise ValueError(f"{cell} is no count")
+    return number
+
+
+def _weight(cell: str, needed: bool = False) -> float:
+    """NaN where none stands and none is needed."""
+    if not cell and not needed:
+        return math.nan
+    number = float(cell)
+    if not math.isfinite(number):
+        raise ValueError(f"the weight {cell} is not finite, expected a finite number")
+    return number

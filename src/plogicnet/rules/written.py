@@ -17,12 +17,13 @@ def read_statements(path: Path, graph: KnowledgeGraph) -> list[Statement]:
         >>> read_statements(Path("family.rules"), graph)  # doctest: +SKIP
     """
     try:
-        text = path.read_bytes().decode()
+        text = path.read_bytes().decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
         raise InputError(f"{path}: cannot be read as a file of rules: {reason}") from None
     if is_table(text):
-        return _of_table(RuleTable.read(path), graph, str(path))
+        lines = [number for number, line in enumerate(text.split("\n"), start=1) if line.rstrip("\r")]
+        return _checked(_of_table(RuleTable.read(path), graph, str(path), lines[1:]), str(path))
     return statements_of(text, graph, str(path))
 
 
@@ -43,26 +44,31 @@ def statements_of(text: str, graph: KnowledgeGraph, file: str = "rules") -> list
             return str(error)
         return None
 
-    statements = parse_rules(text, file, objection)
+    return _checked(parse_rules(text, file, objection), file)
+
+
+def _checked(statements: list[Statement], file: str) -> list[Statement]:
+    """Refuses what no single line shows to be wrong, and weights that would say nothing."""
     first: dict[Rule, int] = {}
     for statement in statements:
         earlier = first.setdefault(statement.rule.renamed, statement.line)
         if earlier != statement.line:
             raise InputError(f"{file}, line {statement.line}: the same rule stands in line {earlier}")
+        if statement.rule.negated and statement.weight is not None:
+            raise InputError(f"{file}, line {statement.line}: a constraint takes no weight; leave it out")
     return statements
 
 
-def _of_table(table: RuleTable, graph: KnowledgeGraph, file: str) -> list[Statement]:
+def _of_table(table: RuleTable, graph: KnowledgeGraph, file: str, lines: list[int]) -> list[Statement]:
     """The rules of a table; its weights are given ones, else where to start from."""
     statements = []
-    for line, rule in enumerate(table.rules, start=2):
+    for row, (rule, line) in enumerate(zip(table.rules, lines, strict=True)):
         for atom in (*rule.body, rule.head):
             try:
                 graph.relations.id(atom.relation)
                 graph.entities.ids(term.name for term in (atom.head, atom.tail) if isinstance(term, Constant))
             except InputError as error:
                 raise InputError(f"{file}, line {line}: {error}") from None
-        row = line - 2
         weight = table.weight[row] if math.isnan(table.given[row]) else table.given[row]
         statements.append(Statement(rule, None if math.isnan(weight) else float(weight), bool(table.fixed[row]), line))
     return statements

@@ -1,0 +1,151 @@
+"""Files of written rules: the syntax and tables, checked against a graph; every mistake with its place."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from plogicnet.errors import InputError
+from plogicnet.graph import KnowledgeGraph
+from plogicnet.rules import RuleTable, Statement, parse_rule, read_statements, statements_of
+
+GRAPH = KnowledgeGraph.from_names(
+    [("anna", "wife", "ben"), ("ben", "husband", "anna"), ("anna", "mother", "Carl Berg"), ("ben", "father", "dora")]
+)
+TEXT = """\
+# marriage
+2.5: husband(X, Y) => wife(Y, X)   # to start from
+
+=-1: wife(Woman, Man) => husband(Man, Woman)
+mother(anna, X) => father(ben, X)
+mother(X, "Carl Berg") => father(X, "Carl Berg")
+=> not wife(X, X)
+"""
+
+
+def refusal(tmp_path: Path, content: str | bytes) -> str:
+    file = tmp_path / "my.rules"
+    file.write_bytes(content.encode() if isinstance(content, str) else content)
+    with pytest.raises(InputError) as caught:
+        read_statements(file, GRAPH)
+    message = str(caught.value)
+    assert message.startswith(str(file))
+    return message.removeprefix(str(file))
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_a_file_in_the_syntax(tmp_path: Path, newline: str, mark: str) -> None:
+    file = tmp_path / "my.rules"
+    file.write_bytes((mark + TEXT.replace("\n", newline)).encode())
+    expected = [
+        Statement(parse_rule("husband(X, Y) => wife(Y, X)"), 2.5, fixed=False, line=2),
+        Statement(parse_rule("wife(Woman, Man) => husband(Man, Woman)"), -1.0, fixed=True, line=4),
+        Statement(parse_rule("mother(anna, X) => father(ben, X)"), None, fixed=False, line=5),
+        Statement(parse_rule('mother(X, "Carl Berg") => father(X, "Carl Berg")'), None, fixed=False, line=6),
+        Statement(parse_rule("=> not wife(X, X)"), None, fixed=False, line=7),
+    ]
+    assert read_statements(file, GRAPH) == expected
+    assert statements_of(TEXT, GRAPH) == expected
+
+
+def test_an_empty_file_has_no_rules(tmp_path: Path) -> None:
+    (tmp_path / "none.rules").write_text("# nothing\n\n")
+    assert read_statements(tmp_path / "none.rules", GRAPH) == []
+
+
+def learned_table() -> RuleTable:
+    texts = ("husband(X, Y) => wife(Y, X)", "wife(X, Y) => husband(Y, X)", "mother(X, Y) => father(X, Y)")
+    rules = [parse_rule(text) for text in (*texts, "=> not wife(X, X)")]
+    nan = float("nan")
+    return RuleTable.of(
+        rules, [1] * 4, [1] * 4, [1.25, -1.0, 0.5, nan], [2.5, -1.0, nan, nan], [False, True, False, False]
+    )
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+def test_a_table_of_a_run(tmp_path: Path, newline: str) -> None:
+    """What a person gave is given again; what was learned is where to start from."""
+    file = tmp_path / "rules.tsv"
+    learned_table().write(file)
+    lines = file.read_text().splitlines()
+    lines.insert(2, "")  # empty lines count, but say nothing
+    file.write_bytes(newline.join([*lines, ""]).encode())
+    assert [(s.weight, s.fixed, s.line) for s in read_statements(file, GRAPH)] == [
+        (2.5, False, 2),
+        (-1.0, True, 4),
+        (0.5, False, 5),
+        (None, False, 6),
+    ]
+    assert tuple(s.rule for s in read_statements(file, GRAPH)) == learned_table().rules
+
+
+def test_a_table_without_weights_as_mine_writes_it(tmp_path: Path) -> None:
+    file = tmp_path / "mined.tsv"
+    mined = RuleTable.of(learned_table().rules, [3] * 4, [2] * 4)
+    mined.write(file)
+    assert "given" not in file.read_text()
+    statements = read_statements(file, GRAPH)
+    assert tuple(s.rule for s in statements) == mined.rules
+    assert {(s.weight, s.fixed) for s in statements} == {(None, False)}
+
+
+@pytest.mark.parametrize(
+    ("line", "column", "message"),
+    [
+        ("husbend(X, Y) => wife(Y, X)", 1, "unknown relation 'husbend'. Did you mean 'husband'?"),
+        ("husband(X, Y) => wiffe(Y, X)", 18, "unknown relation 'wiffe'. Did you mean 'wife'?"),
+        ("mother(X, ana) => father(X, ana)", 11, "unknown entity 'ana'. Did you mean 'anna'?"),
+        ('mother(X, "Carl berg") => father(X, X)', 11, "unknown entity 'Carl berg'. Did you mean 'Carl Berg'?"),
+        ("=> not qqqqqq(X, X)", 8, "unknown relation 'qqqqqq'."),
+        ("husband(X, Y) => wife(Y, Z)", 26, "'Z' is in no premise, expected it in at least one"),
+    ],
+)
+def test_a_mistake_in_line_seven(tmp_path: Path, line: str, column: int, message: str) -> None:
+    said = refusal(tmp_path, "# a comment\n" * 5 + "father(X, Y) => mother(X, Y)\n" + line + "\nnonsense\n")
+    assert said == f", line 7, column {column}: {message}\n  {line}\n  {' ' * (column - 1)}^"
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("husband(X, Y) => wife(Y, X)", "husband(Man, Woman) => wife(Woman, Man)"),
+        ("2: mother(X, Y) & father(Y, Z) => wife(X, Z)", "=3: father(B, C) & mother(A, B) => wife(A, C)"),
+        ("mother(X, anna) => father(X, anna)", "mother(Who, anna) => father(Who, anna)"),
+        ("=> not wife(X, X)", "=> not wife(Y, Y)"),
+    ],
+)
+def test_the_same_rule_twice_whatever_its_variables_are_called(tmp_path: Path, first: str, second: str) -> None:
+    said = refusal(tmp_path, f"# rules\n{first}\n\n{second}\n")
+    assert said == ", line 4: the same rule stands in line 2"
+    mirrored = first.replace("wife(", "father(")
+    assert mirrored == first or len(statements_of(f"{first}\n{mirrored}", GRAPH)) == 2
+
+
+def test_the_same_rule_twice_in_a_table(tmp_path: Path) -> None:
+    table = learned_table()
+    table.joined(table.take(np.array([1]))).write(tmp_path / "my.rules")
+    assert refusal(tmp_path, (tmp_path / "my.rules").read_bytes()) == ", line 6: the same rule stands in line 3"
+
+
+def test_a_constraint_takes_no_weight(tmp_path: Path) -> None:
+    assert refusal(tmp_path, "\n=5: => not wife(X, X)") == ", line 2: a constraint takes no weight; leave it out"
+
+
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [
+        ("husbend(X, Y) => wife(Y, X)", "unknown relation 'husbend'. Did you mean 'husband'?"),
+        ("mother(X, ana) => father(X, ana)", "unknown entity 'ana'. Did you mean 'anna'?"),
+    ],
+)
+def test_unknown_names_in_a_table(tmp_path: Path, rule: str, message: str) -> None:
+    learned_table().joined(RuleTable.of([parse_rule(rule)], [1], [1])).write(tmp_path / "my.rules")
+    assert refusal(tmp_path, (tmp_path / "my.rules").read_bytes()) == f", line 6: {message}"
+
+
+def test_what_cannot_be_read(tmp_path: Path) -> None:
+    assert refusal(tmp_path, b"# ren\xe9\n") == ": cannot be read as a file of rules: not UTF-8"
+    for path, reason in ((tmp_path / "missing.rules", "No such file or directory"), (tmp_path, "Is a directory")):
+        with pytest.raises(InputError, match=f"cannot be read as a file of rules: {reason}$"):
+            read_statements(path, GRAPH)

@@ -78,19 +78,21 @@ def _modulus_forward(q: Any, c: Any, out: Any) -> None:
 @njit(nogil=True, cache=True, fastmath={"contract", "nsz", "arcp"})
 def _modulus_backward(q: Any, c: Any, g: Any, gq: Any, gc: Any) -> None:
     d = q.shape[2] // 2
+    # kept apart from the sums, so that the compiler can take several coordinates at once
+    slope = np.empty(d, q.dtype)
     for b in range(q.shape[0]):
         for i in range(q.shape[1]):
             for j in range(c.shape[1]):
                 up = g[b, i, j]
                 for k in range(d):
                     x, y = q[b, i, k] - c[b, j, k], q[b, i, d + k] - c[b, j, d + k]
-                    modulus = math.sqrt(x * x + y * y)
                     # a modulus has no slope at zero: there x and y are zero, and so is the gradient
-                    slope = up / (modulus if modulus > 0 else modulus + np.float32(1))
-                    gq[b, i, k] += slope * x
-                    gc[b, j, k] -= slope * x
-                    gq[b, i, d + k] += slope * y
-                    gc[b, j, d + k] -= slope * y
+                    slope[k] = up / math.sqrt(x * x + y * y + np.float32(1e-30))
+                for half in (0, d):
+                    for k in range(d):
+                        part = slope[k] * (q[b, i, half + k] - c[b, j, half + k])
+                        gq[b, i, half + k] += part
+                        gc[b, j, half + k] -= part
 
 
 @cache

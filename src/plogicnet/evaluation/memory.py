@@ -1,6 +1,5 @@
 """Memory of a batch of queries: chosen from what is free, and halved where it still was too much."""
 
-import gc
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -89,8 +88,7 @@ def in_batches(work: Callable[[int, int], None], total: int, size: int) -> None:
         else:
             start = stop
             continue
-        gc.collect()  # outside of `except`: the error held on to the batch's tensors
-        if torch.cuda.is_available():
+        if torch.cuda.is_available():  # not within `except`, where the error still holds the batch's tensors
             torch.cuda.empty_cache()
 
 

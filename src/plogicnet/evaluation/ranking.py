@@ -69,6 +69,9 @@ def rank(
 ) -> dict[str, Ranks]:
     """Ranks the head and the tail of every triple of a split against all entities, for each system.
 
+    A batch of queries takes `batch_memory_mb`, most of it only where rules reach most candidates; 0 is a quarter of
+    what is free, at most 256 MB (4 GB on a GPU). A batch that still does not fit is halved.
+
     Example:
         >>> rank(graph, "test", embedding, rules, {"pLogicNet": System()})  # doctest: +SKIP
     """
@@ -163,9 +166,9 @@ class Contest:
             first = keys(system, Scored.plain(self.truth.score, self.truth.base)).first
             return plain * (first > own.first), plain * (first == own.first)
         above, level = self._by_score
-        if system.by_score:
-            return above, level
         at = self.lifted
+        if system.by_score or not len(at):
+            return above, level
         own, row, truth = Keys(own.first[at], own.second[at]), self.row[at], self.truth.score[at]
         limit = _limit(system, own, self.truth.base[at])
         if least is not None:

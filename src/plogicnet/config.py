@@ -128,6 +128,9 @@ class KGE:
     dropout: float = setting(0.0, "share of each query's input coordinates that a step leaves out", low=0, high=0.9)
     validate_every: int = setting(0, "steps between two looks at the validation triples; 0: never", low=0)
     patience: int = setting(10, "training stops after so many looks without gain; the best vectors are kept", low=1)
+    matmul: Literal["tf32", "float32"] = setting(
+        "tf32", "dot products in training on a GPU: its matrix units, or in full float32"
+    )
     kernels: Literal["auto", "plain", "fused"] = setting(
         "auto", "auto: the GPU's own kernels where they serve, compiled code on a CPU; plain: PyTorch's own"
     )
@@ -166,7 +169,7 @@ class Evaluation:
     """Filtered ranking."""
 
     rerank: int | Literal["all"] = setting("all", "a number: re-rank only that many of the embedding's best", low=1)
-    batch_memory_mb: int = setting(0, "memory for one batch of queries; 0: a fixed modest share", low=0)
+    batch_memory_mb: int = setting(0, "memory for one batch of queries; 0: chosen from what is free", low=0)
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,12 @@
 """Batches that memory does not hold are halved, nothing is left out or done twice, and other errors pass."""
 
-from pathlib import Path
-
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from plogicnet.evaluation import memory
-from plogicnet.evaluation.memory import batch_size, free_bytes, in_batches
+from plogicnet.evaluation.memory import batch_size, in_batches
 
 CPU = torch.device("cpu")
 
@@ -56,14 +54,3 @@ def test_little_free_memory_makes_small_batches(monkeypatch: pytest.MonkeyPatch)
     for free, expected in ((0, 1), (40, 10), (10**6, 256)):
         monkeypatch.setattr(memory, "free_bytes", lambda _, free=free: free * 2**20)
         assert batch_size(2**20, CPU) == expected
-
-
-def test_a_containers_limit_is_seen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    most, used = tmp_path / "max", tmp_path / "current"
-    monkeypatch.setattr(memory, "LIMITS", [(str(most), str(used))])
-    whole = free_bytes(CPU)
-    most.write_text("1000\n")
-    used.write_text("900\n")
-    assert free_bytes(CPU) == 100
-    most.write_text("max\n")
-    assert free_bytes(CPU) > whole // 2

@@ -1,18 +1,16 @@
 """Memory of a batch of queries: chosen from what is free, and halved where it still was too much."""
 
-import os
 from collections.abc import Callable
-from pathlib import Path
 
 import torch
 
+from plogicnet import memory
 from plogicnet.kge import Embedding
 
 MOST = {"cpu": 256 * 2**20, "cuda": 4 * 2**30}
 """More makes nothing faster."""
 SHARE = 4
 """So many times what a batch takes must be free; else the batch is smaller."""
-LIMITS = [("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current")]
 
 
 def device_of(embedding: Embedding | None) -> torch.device:
@@ -36,23 +34,7 @@ def free_bytes(device: torch.device) -> int:
     if device.type == "cuda":
         unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return int(torch.cuda.mem_get_info(device)[0]) + unused
-    try:
-        lines = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
-        free = int(lines["MemAvailable"].split()[0]) * 1024
-    except (OSError, KeyError, ValueError):  # no Linux
-        free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4
-    return max(0, min([free, *_left_of_limits()]))
-
-
-def _left_of_limits() -> list[int]:
-    """What a container's own limit leaves."""
-    left = []
-    for most, used in LIMITS:
-        try:
-            left.append(int(Path(most).read_text()) - int(Path(used).read_text()))
-        except (OSError, ValueError):  # no such limit
-            continue
-    return left
+    return memory.free_bytes()
 
 
 def batch_size(bytes_each: int, device: torch.device, batch_memory_mb: int = 0) -> int:

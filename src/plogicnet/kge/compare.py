@@ -61,7 +61,8 @@ def _dot_pair(queries: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:
 
 
 def _dot_cross(queries: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:
-    return queries @ candidates.transpose(-1, -2)
+    # this way round the candidates' gradient comes out as it is stored
+    return (candidates @ queries.transpose(-1, -2)).transpose(-1, -2)
 
 
 PAIRS: Mapping[Kernel, Compare] = {"l1": _l1_pair, "modulus": _modulus_pair, "dot": _dot_pair}

@@ -14,6 +14,8 @@ import numpy as np
 import torch
 from numba import njit
 
+from plogicnet.kge import l1
+
 WORTH_THREADS = 1 << 20
 """From so many differences on, several threads are worth their start."""
 
@@ -116,6 +118,8 @@ def _run(kernel: Callable[..., None], pieces: list[tuple[Any, ...]]) -> None:
 class _Cross(torch.autograd.Function):
     """Flattens what stands before the last two axes, and calls compiled code."""
 
+    alone: Callable[..., Any] | None = None
+    """A quicker way forwards where there is one set of candidates for all queries."""
     forward_kernel: Callable[..., None]
     backward_kernel: Callable[..., None]
 
@@ -126,6 +130,10 @@ class _Cross(torch.autograd.Function):
         q, c = _arrays(queries, candidates)
         out = np.empty((q.shape[0], q.shape[1], c.shape[1]), dtype=q.dtype)
         work = out.size * q.shape[2]
+        if q.shape[0] == 1 and cls.alone is not None and q.dtype == np.float32:
+            return torch.from_numpy(cls.alone(q[0], c[0], len(_cuts(c.shape[1], work)))).view(
+                *queries.shape[:-1], candidates.shape[-2]
+            )
         if q.shape[0] == 1:  # one set of candidates for all queries: the queries are shared out
             _run(cls.forward_kernel, [(q[:, s], c, out[:, s]) for s in _cuts(q.shape[1], work)])
         else:
@@ -149,6 +157,7 @@ def _arrays(*tensors: torch.Tensor) -> list[Any]:
 
 
 class _L1(_Cross):
+    alone = staticmethod(l1.l1_cross)
     forward_kernel, backward_kernel = staticmethod(_l1_forward), staticmethod(_l1_backward)
 
 

@@ -81,7 +81,10 @@ class Embedding(Protocol):
         ...
 
     def score_all(self, known: IntArray, relations: IntArray, side: Side) -> torch.Tensor:
-        """For each query (known entity, relation, asked side) the scores of all entities: (queries, entities)."""
+        """For each query (known entity, relation, asked side) the scores of all entities: (queries, entities).
+
+        The tensor is the caller's own, to overwrite.
+        """
         ...
 
     def vectors(self) -> torch.Tensor | None:

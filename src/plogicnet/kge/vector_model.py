@@ -60,6 +60,17 @@ def _threads_for(work: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
+@contextmanager
+def _matmul(precision: str) -> Iterator[None]:
+    """A GPU's matrix units, which round inputs to ten bits, for training alone; ranking is done in full float32."""
+    before = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
+    try:
+        yield
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = before
+
+
 class VectorModel:
     """Entity and relation vectors under a geometry; an `Embedding`.
 
@@ -112,7 +123,7 @@ class VectorModel:
             self._initialise(seed)
         self.rescale(1.0, 0.0)
         compared = len(self.entity) if self.settings.recipe == "one_vs_all" else self.settings.negatives
-        with _threads_for(self.settings.batch * compared * self.settings.dim):
+        with _threads_for(self.settings.batch * compared * self.settings.dim), _matmul(self.settings.matmul):
             fingerprint = self._fingerprint(examples, seed, warm, validate is not None) if checkpoint else ""
             stepper = self._stepper(examples, seed)
             train(self.parameters, stepper, self.settings, fingerprint, progress, validate, checkpoint)

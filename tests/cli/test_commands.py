@@ -151,7 +151,7 @@ def test_mine(graph: str, tmp_path: Path) -> None:
     counts = answer("mine", graph, "--min-precision", "composition=0.9", "--out", out)
     assert {"candidates", "rules", "irreflexive", "hidden", "groundings", "seconds", "peak_rss_mb"} == set(counts)
     assert len(out.read_text().splitlines()) == 1 + sum(counts["rules"].values()) + counts["irreflexive"]
-    assert "most precise" in plogicnet("mine", graph).stdout
+    assert "surest of" in plogicnet("mine", graph).stdout
 
 
 def test_demo_tells_the_whole_story() -> None:

@@ -228,3 +228,24 @@ def test_without_duckdb_a_general_rule_says_what_to_install(monkeypatch: pytest.
     for ask in asked:
         with pytest.raises(InputError, match=r"needs DuckDB; install it with: pip install 'plogicnet\[sql\]'"):
             ask()
+
+
+def test_where_hidden_triples_are_premises_the_engines_see_each_others() -> None:
+    """The chain concludes r1(1, 2), which the general rule needs for r3(1, 2)."""
+    graph = numbered_graph(3, 4, [(1, 0, 2), (1, 2, 2), (1, 3, 2)])
+    rules = (parse_rule("r0(X, Y) => r1(X, Y)"), parse_rule("r1(X, Y) & r2(X, Y) => r3(X, Y)"))
+    found = unpacked(Network(graph, rules, "distinct", linked=True).groundings)
+    assert Counter(found) == Counter(brute_force(graph, rules, "distinct", linked=True))
+    assert (1, Instance((1, 3, 2), frozenset({(1, 1, 2), (1, 2, 2)}))) in found
+
+
+@pytest.mark.parametrize("premises", [20, 21, 1200])
+def test_a_join_that_would_take_too_long_to_plan_is_refused(premises: int) -> None:
+    graph = numbered_graph(3, 2, [(0, 0, 1), (2, 0, 1)])
+    rule = parse_rule(" & ".join(f"r0(X, Y{i})" for i in range(premises)) + " => r1(Y0, X)")
+    network = Network(graph, (rule,), "distinct", threads=1)
+    if premises == 20:
+        assert as_set(network.groundings.hidden) == {(1, 1, 0), (1, 1, 2)}
+    else:
+        with pytest.raises(InputError, match=rf"r1\(Y0, X\) is concluded from {premises:,} premises; .* 20 at most"):
+            network.counts()

@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 MEMORY_MB = 2048
 """What DuckDB may use unless told otherwise; the arrays that come back are not counted in it."""
 
+MOST_PREMISES = 20
+"""Planning a join of more takes longer and longer: seconds at 30, minutes at 40."""
+
 PATHS_AT_ONCE = 1 << 22
 """How many two-step paths are about to be grouped at a time: progress between pieces, and hardly ever a spill."""
 
@@ -77,6 +80,10 @@ def clause_of(rule: Rule, graph: KnowledgeGraph) -> Clause:
     """
     if rule.negated:
         raise InputError(f"{rule}: a constraint has no groundings")
+    if len(rule.body) > MOST_PREMISES:
+        raise InputError(
+            f"{rule.head} is concluded from {len(rule.body):,} premises; the SQL engine joins {MOST_PREMISES} at most"
+        )
     if rule.chain is None:
         parse_rule(str(rule))  # what the syntax refuses, a rule made in code cannot have either
 

@@ -218,7 +218,7 @@ class PLogicNet:
             with self.clock("ground"):
                 last = begin(graph, config, mined.rules, mined.constraints, progress)
         merits = [float(line["valid"]["plogicnet*"]["mrr"]) for line in last.history]
-        checkpoint = None if out is None else Checkpoint(Path(out) / run.CHECKPOINT / "e_step.safetensors")
+        checkpoint = None if out is None else Checkpoint(Path(out) / run.CHECKPOINT / run.E_STEP)
 
         def reached(now: Outcome) -> None:
             merits.append(now.merit)
@@ -277,11 +277,14 @@ class PLogicNet:
         embedding, memory = f.outcome.embedding, self.config.evaluation.batch_memory_mb
         ranks = rank(f.graph, split, embedding, f.rules, systems(self.config, f.outcome.lambda_), memory, progress)
         labels = sample(f.graph, split, filter_splits(split), self.config.seed)
+        columns = columns_of(embedding, f.rules, labels.triples)
+        raw = special.expit(columns[:, 0]) if embedding else columns[:, 1]  # q, or without vectors p_w
+        uncalibrated = {k: v for k, v in reliability(raw, labels).items() if k != "curve"}
         return {
             "split": split,
             "lambda": f.outcome.lambda_,
             **{name: report(f.graph, split, r) for name, r in ranks.items()},
-            "calibration": reliability(f.probability(labels.triples), labels),
+            "calibration": reliability(f.probability(labels.triples), labels) | {"uncalibrated": uncalibrated},
         }
 
     def predict(

@@ -30,6 +30,8 @@ BEGUN = "run.json"
 COMPLETE = "metrics.json"
 """Written last of all."""
 CHECKPOINT = "checkpoint"
+E_STEP = "e_step.safetensors"
+"""Where the E-step in hand keeps its place."""
 REACHED = "reached.json"
 """Written last in the directory of each EM iteration."""
 FILES = (
@@ -66,6 +68,7 @@ def keep(path: Path, graph: KnowledgeGraph, outcome: "Outcome", candidates: int,
     _write_outcome(folder, graph, outcome)
     reached = {"candidates": candidates, "lambda": outcome.lambda_, "best": best}
     write_text(folder / REACHED, json.dumps(reached) + "\n")
+    (path / CHECKPOINT / E_STEP).unlink(missing_ok=True)  # that E-step is over
     for other in _kept(path):
         if other not in (outcome.iteration, best):
             shutil.rmtree(path / CHECKPOINT / str(other))

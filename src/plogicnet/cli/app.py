@@ -52,6 +52,7 @@ app.command()(mine)
 Run = Annotated[Path, typer.Argument(help="A run directory.")]
 DEMO_PRESET = "best/family"
 TRIAL = 5
+TRIAL_SECONDS = 0.1
 MANY_PASSES = 500
 
 
@@ -278,7 +279,7 @@ def evaluate(
     quality: Any = result["calibration"]
     screen.print(
         f"λ = {result['lambda']:g}; probabilities: Brier score {quality['brier']:.4f},"
-        f" expected calibration error {quality['ece']:.4f}"
+        f" expected calibration error {quality['ece']:.4f} (uncalibrated: {quality['uncalibrated']['brier']:.4f})"
     )
 
 
@@ -439,26 +440,39 @@ def _cost(graph: "KnowledgeGraph", settings: "Config") -> str:
         f" {len(graph.relations):,} relations"
     ]
     if settings.em.embedding:
-        from plogicnet.kge import Examples, VectorModel
-
-        kge, took = settings.kge, []
-        for steps in (1, 1, 1 + TRIAL):  # the first warms up; what one step takes with its beginning is subtracted
-            model = VectorModel(len(graph.entities), len(graph.relations), replace(kge, steps=steps), settings.device)
-            started = time.perf_counter()
-            model.fit(Examples.of(graph.train), seed=0)
-            took.append(time.perf_counter() - started)
-        seconds = max(0.0, took[2] - took[1]) / TRIAL
+        kge = settings.kge
+        seconds = _seconds_a_step(graph, settings)
         steps = kge.steps * (settings.em.iterations if settings.em.rules else 1)
+        compared = kge.negatives if kge.recipe == "sampled" else len(graph.entities)
         memory = (len(graph.entities) + len(graph.relations)) * kge.dim * 16 / 2**20
         passes = kge.steps * min(kge.batch, len(graph.train)) / len(graph.train)
         lines.append(
-            f"cost: {steps:,} steps of {kge.batch:,} × {kge.negatives:,} comparisons in {kge.dim} dimensions, about"
+            f"cost: {steps:,} steps of {kge.batch:,} × {compared:,} comparisons in {kge.dim} dimensions, about"
             f" {_duration(steps * seconds)} here; {max(memory, 0.1):,.1f} MB for vectors and their training"
         )
         if passes > MANY_PASSES and steps * seconds > 60:
             fewer = round(kge.steps * MANY_PASSES / passes, -2) or 100
             lines.append(f"hint: that is {passes:,.0f} passes over the triples; --set kge.steps={fewer:.0f} may do")
     return "\n".join(lines)
+
+
+def _seconds_a_step(graph: "KnowledgeGraph", settings: "Config") -> float:
+    """What a training step takes here, by trial."""
+    from plogicnet.kge import Examples, VectorModel
+
+    def took(steps: int) -> float:
+        kge = replace(settings.kge, steps=steps, validate_every=0)
+        model = VectorModel(len(graph.entities), len(graph.relations), kge, settings.device)
+        started = time.perf_counter()
+        model.fit(Examples.of(graph.train), seed=0)
+        return time.perf_counter() - started
+
+    took(2)  # warms up
+    beginning = took(1)
+    trial = TRIAL
+    while (more := took(1 + trial) - beginning) < TRIAL_SECONDS and trial < TRIAL * 100:
+        trial *= 4
+    return max(0.0, more) / trial
 
 
 def _duration(seconds: float) -> str:

@@ -207,12 +207,12 @@ def mined_text(counts: Mapping[str, Any]) -> str:
 
     Example:
         >>> mined_text({"candidates": 5, "rules": {"inverse": 2}, "irreflexive": 0, "hidden": 3, "groundings": 9})
-        'Mined 2 rules of 5 candidates (2 inverse) and 0 constraints; they conclude 3 hidden triples by 9 groundings.'
+        '2 rules (2 inverse) and 0 constraints, of 5 candidates mined; they conclude 3 hidden triples by 9 groundings.'
     """
     kinds = ", ".join(f"{n:,} {pattern}" for pattern, n in counts["rules"].items())
-    rules = f"{sum(counts['rules'].values()):,} rules of {counts['candidates']:,} candidates ({kinds})"
     return (
-        f"Mined {rules} and {counts['irreflexive']:,} constraints;"
+        f"{sum(counts['rules'].values()):,} rules ({kinds}) and {counts['irreflexive']:,} constraints,"
+        f" of {counts['candidates']:,} candidates mined;"
         f" they conclude {counts['hidden']:,} hidden triples by {counts['groundings']:,} groundings."
     )
 

@@ -2,7 +2,7 @@
 
 import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from queue import SimpleQueue
@@ -42,11 +42,12 @@ def mine(graph: KnowledgeGraph, settings: config.Rules, threads: int = 0, progre
         ['husband(X, Y) => wife(Y, X)', 'wife(X, Y) => husband(Y, X)']
     """
     found: list[Candidates] = []
+    of_one_step = _one_step(graph, [p for p in settings.patterns if p != "composition"], settings.counting)
     for pattern in settings.patterns:
         if pattern == "composition":
             found += _compositions(graph, settings.counting, threads or os.cpu_count() or 1, progress)
         else:
-            found += _one_step(graph, pattern, settings.counting)
+            found += of_one_step[pattern]
     kept = [c.at_least(settings) for c in found]
     rules = [rule for c in kept for rule in c.rules(graph)]
     support = [n for c in kept for n in c.support.tolist()]
@@ -164,28 +165,39 @@ class Piece:
     paths: int
 
 
-def _one_step(graph: KnowledgeGraph, pattern: str, counting: Counting) -> list[Candidates]:
-    """Counts the rules of a one-step pattern: how many (head, tail) pairs every two relations have in common.
+def _one_step(graph: KnowledgeGraph, patterns: Sequence[str], counting: Counting) -> dict[str, list[Candidates]]:
+    """Counts the rules of the one-step patterns: how many (head, tail) pairs every two relations have in common.
 
     A pair is reached by one path only, so both countings agree, but for the mirror image of a self-loop, which is the
     self-loop itself.
     """
     facts, n = graph.observed.triples, len(graph.entities)
+    relation, shape = facts[:, RELATION], (len(graph.relations), len(facts))
     here, there = facts[:, HEAD] * n + facts[:, TAIL], facts[:, TAIL] * n + facts[:, HEAD]
-    pairs, column = np.unique(here, return_inverse=True)
-    concluded = np.minimum(np.searchsorted(pairs, here if pattern == "subrelation" else there), len(pairs) - 1)
-    met = pairs[concluded] == (here if pattern == "subrelation" else there)
-    shape = (len(graph.relations), len(pairs))
-    premises = sparse.csr_array((np.ones(met.sum(), np.int64), (facts[met, RELATION], concluded[met])), shape)
-    known = sparse.csr_array((np.ones(len(facts), np.int64), (facts[:, RELATION], column.reshape(-1))), shape)
-    hits = sparse.csr_array(premises @ known.T)
-    hits.sort_indices()
-    support = np.bincount(facts[:, RELATION], minlength=len(graph.relations))
-    loops = np.bincount(facts[facts[:, HEAD] == facts[:, TAIL], RELATION], minlength=len(graph.relations))
+    # each fact's pair is known by the first place where it stands among all pairs in order
+    order = np.argsort(here, kind="stable")
+    pairs = here[order]
+    known = sparse.csr_array((np.ones(len(facts), np.int64), (relation[order], np.searchsorted(pairs, pairs))), shape)
+    of_pairs = {"subrelation": known}
+    if {"inverse", "symmetric"} & set(patterns):
+        at = np.minimum(np.searchsorted(pairs, there), len(pairs) - 1)
+        met = pairs[at] == there
+        mirrored = sparse.csr_array((np.ones(met.sum(), np.int64), (relation[met], at[met])), shape)
+        of_pairs |= {"inverse": mirrored, "symmetric": mirrored}
+    common = {id(matrix): sparse.csr_array(matrix @ known.T) for matrix in of_pairs.values()}
+    return {pattern: _of_common(graph, pattern, common[id(of_pairs[pattern])], counting) for pattern in patterns}
+
+
+def _of_common(graph: KnowledgeGraph, pattern: str, common: sparse.csr_array, counting: Counting) -> list[Candidates]:
+    """The candidates of a one-step pattern from how many concluded pairs are observed, for every two relations."""
+    facts, relations = graph.observed.triples, len(graph.relations)
+    common.sort_indices()
+    support = np.bincount(facts[:, RELATION], minlength=relations)
+    loops = np.bincount(facts[facts[:, HEAD] == facts[:, TAIL], RELATION], minlength=relations)
     found = []
     for first in np.flatnonzero(support).tolist():
-        at = slice(hits.indptr[first], hits.indptr[first + 1])
-        relation, hit = hits.indices[at].astype(np.int64), hits.data[at]
+        at = slice(common.indptr[first], common.indptr[first + 1])
+        relation, hit = common.indices[at].astype(np.int64), common.data[at]
         lost = int(loops[first]) if pattern == "symmetric" and counting == "distinct" else 0
         kept = ((relation == first) == (pattern == "symmetric")) & (hit > lost)
         relation, hit = relation[kept], hit[kept] - lost

@@ -80,7 +80,8 @@ class Network:
         joined = [i for i in self._joined if self.graph.relations.id(self.rules[i].head.relation) == relation]
         if joined:
             clauses = [clause_of(self.rules[i], self.graph) for i in joined]
-            by_sql = ground_triple_sql(facts, clauses, (head, relation, tail), self.counting, self.threads)
+            asked = (head, relation, tail)
+            by_sql = ground_triple_sql(facts, clauses, asked, self.counting, self.threads, self._sql_memory)
             for at, i in enumerate(joined):
                 rows = by_sql.premises[by_sql.rule == at][:, : len(self.rules[i].body)]
                 found[i] = np.where((rows >= 0)[:, :, None], by_sql.triples.triples[rows], -1)

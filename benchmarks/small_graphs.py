@@ -33,10 +33,10 @@ def plogicnet(*words: str) -> dict[str, Any]:
     return figures
 
 
-def measure(dataset: str, model: str, seed: int, folder: Path) -> dict[str, Any]:
+def measure(dataset: str, model: str, seed: int, device: str, folder: Path) -> dict[str, Any]:
     """One seed: test figures of each system, λ, and the Brier scores."""
     run = str(folder / f"{dataset}-{model}-{seed}")
-    where = ("--preset", f"best/{dataset}-{model.lower()}", "--seed", str(seed), "--device", "cpu", "--out", run)
+    where = ("--preset", f"best/{dataset}-{model.lower()}", "--seed", str(seed), "--device", device, "--out", run)
     first = plogicnet("train", dataset, *where, "--set", "em.iterations=1")["test"]
     row = {"embedding on observed facts": first["embedding"], "the same with constraint": first["plogicnet"]}
     if model not in INSIDE:
@@ -72,13 +72,14 @@ def main() -> None:
     parser.add_argument("--datasets", default=",".join(DATASETS))
     parser.add_argument("--models", default=",".join(MODELS))
     parser.add_argument("--seeds", default="0,1,2,3,4")
+    parser.add_argument("--device", default="cpu")
     parser.add_argument("--jobs", type=int, default=2, help="trainings at a time, each on one core")
     parser.add_argument("--out", type=Path, help="write the JSON here instead of docs/results/small-graphs.json")
     options = parser.parse_args()
     seeds = [int(seed) for seed in options.seeds.split(",")]
     rows = [(d, m) for d in options.datasets.split(",") for m in options.models.split(",")]
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(options.jobs) as pool:
-        work = {(d, m): [pool.submit(measure, d, m, s, Path(folder)) for s in seeds] for d, m in rows}
+        work = {(d, m): [pool.submit(measure, d, m, s, options.device, Path(folder)) for s in seeds] for d, m in rows}
         figures: dict[str, Any] = {}
         for (dataset, model), futures in work.items():
             row = together([future.result() for future in futures])
@@ -86,9 +87,11 @@ def main() -> None:
             shown = {k: f"{v['mrr']['mean']:.3f} ± {v['mrr']['sd']:.3f}" for k, v in row.items() if "mrr" in v}
             print(dataset, model, shown, row.get("lambda", ""), file=sys.stderr, flush=True)
             if options.out:
-                options.out.write_text(json.dumps({"seeds": seeds, "test": figures}, indent=1))
+                options.out.write_text(
+                    json.dumps({"seeds": seeds, "device": options.device, "test": figures}, indent=1)
+                )
     if not options.out:
-        print(save("small-graphs", {"seeds": seeds, "test": figures}))
+        print(save("small-graphs", {"seeds": seeds, "device": options.device, "test": figures}))
 
 
 if __name__ == "__main__":

@@ -73,7 +73,7 @@ def test_a_run_directory_has_its_files_and_no_others(run: Path) -> None:
     names = {p.name for p in run.iterdir()}
     assert names == {
         *("config.yaml", "rules.tsv", "hidden.parquet", "embeddings.safetensors", "entities.tsv", "relations.tsv"),
-        *("metrics.json", "history.jsonl", "timings.json", "log.txt", "graph.parquet", ".lock"),
+        *("metrics.json", "history.jsonl", "timings.json", "log.txt", "graph.parquet", "run.json", ".lock"),
     }
     assert len((run / "history.jsonl").read_text().splitlines()) == 2
 

@@ -158,7 +158,7 @@ def test_demo_tells_the_whole_story() -> None:
     done = plogicnet("demo", "--seed", 3, "--set", "kge.steps=200", data=None)
     assert done.returncode == 0, done.stderr
     for words in (
-        "Mined",
+        "candidates mined",
         "EM iterations",
         "pLogicNet*",
         "strongest rules",

@@ -105,9 +105,9 @@ def draw_kernel(
         bits, _, _, _ = tl.philox(seed, place, zero + 1, zero + now, zero)
         entity = ((bits.to(tl.uint64) * entities) >> 32).to(tl.int32)
         inside = place < drawn
-        at = 2 * slots + place
-        tl.store(rows + at, entity, mask=inside)
-        tl.store(since + at, tl.atomic_xchg(brought + entity, now, mask=inside, sem="relaxed"), mask=inside)
+        after = 2 * slots + place
+        tl.store(rows + after, entity, mask=inside)
+        tl.store(since + after, tl.atomic_xchg(brought + entity, now, mask=inside, sem="relaxed"), mask=inside)
 
 
 @triton.jit

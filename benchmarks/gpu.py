@@ -253,7 +253,8 @@ def check_step(c: Case, step: int) -> str:
     facts = set(map(tuple, c.examples.positives.tolist()))
     real = sum(((k, b, a) if tail else (a, b, k)) in facts for k, b, a in drawn) / len(drawn)
     before, gradient = entity.double(), trainer.d_entity.double()
-    trainer.update()
+    trainer.step.add_(1)
+    trainer.settle()
     rate, correction = trainer.rates[step].double()
     m, v = 0.1 * gradient, 0.001 * gradient**2
     update = gap(entity - before.float(), -rate * m / (v.sqrt() * correction + 1e-8))
@@ -281,10 +282,32 @@ def check_graph(c: Case) -> str:
         trainers[1].one()
     steps = [int(t.step) for t in trainers]
     same = [torch.equal(getattr(trainers[0], name), getattr(trainers[1], name)) for name in ("negative", "known")]
+    for trainer in trainers:
+        trainer.settle()
     far = (trainers[0].entity - trainers[1].entity).abs()
     losses = [t.loss() for t in trainers]
     good = steps == [33, 33] and all(same) and abs(losses[0] / losses[1] - 1) < 1e-3
     return f"{'ok' if good else 'WRONG'}  steps {steps}, losses {losses}, median gap {float(far.median()):.1e}"
+
+
+def check_waiting(c: Case) -> str:
+    """Updates put off against updates made at once, from one gradient on and through a hundred steps without any."""
+    from plogicnet.kge.kernels.step import Trainer
+
+    trainers = [Trainer(*c.tables(), c.examples, c.settings, seed=1) for _ in range(2)]
+    trainers[0].d_entity.normal_()
+    trainers[1].d_entity.copy_(trainers[0].d_entity)
+    for _ in range(100):
+        for trainer in trainers:
+            trainer.step.add_(1)
+        trainers[1].settle()
+    trainers[0].settle()
+    names = ("entity", "entity.mean", "entity.square")
+    both = [[t.entity, t.moments["entity.mean"], t.moments["entity.square"]] for t in trainers]
+    gaps = {name: float((a - b).abs().max()) for name, a, b in zip(names, *both, strict=True)}
+    moved = float((trainers[0].entity - c.tables()[0]).abs().mean())
+    good = all(g < 1e-6 for g in gaps.values()) and moved > 0
+    return f"{'ok' if good else 'WRONG'}  largest gaps {gaps}, moved {moved:.1e}"
 
 
 def check_learning(c: Case) -> str:
@@ -318,6 +341,7 @@ def checks() -> Iterator[tuple[str, Callable[[], object]]]:
             for step in (0, 1):
                 yield f"step {step} of {c.name}", partial(check_step, c, step)
         yield f"graph of {model}", partial(check_graph, case("WN18RR", model))
+        yield f"waiting of {model}", partial(check_waiting, case("FB15k", model))
         yield f"learning of {model}", partial(check_learning, case("WN18RR", model))
 
 
@@ -332,12 +356,52 @@ def measure_copy() -> dict[str, float]:
     return {"seconds": seconds, "bytes": 2 * source.numel() * 4, "bytes_per_second": 2 * source.numel() * 4 / seconds}
 
 
+PARTS = {
+    "draw": ("draw_kernel",),
+    "queries": ("query_kernel",),
+    "lay out": ("lay_out_kernel",),
+    "distances": ("distance_kernel",),
+    "loss": ("loss_kernel",),
+    "spread": ("spread_kernel",),
+    "Adam": ("bring_kernel",),
+}
+
+
+def in_situ(trainer: Any, steps: int = 50) -> dict[str, float]:
+    """Microseconds a step of each part while whole steps run one after the other, by the profiler."""
+    from torch.profiler import ProfilerActivity, profile
+
+    torch.cuda.synchronize()
+    with profile(activities=[ProfilerActivity.CUDA]) as profiler:
+        for _ in range(steps):
+            trainer.one()
+        torch.cuda.synchronize()
+    spans = sorted(
+        (event.time_range.start, event.name, float(event.time_range.elapsed_us()))
+        for event in profiler.events()
+        if "kernel" in event.name and str(event.device_type).endswith("CUDA")
+    )
+    totals: dict[str, float] = {}
+    turn = 0
+    for _, kernel, us in spans:
+        if kernel.startswith("gradient_kernel"):  # a step's first is the queries'
+            part = ("queries' gradients", "negatives' gradients")[turn % 2]
+            turn += 1
+        else:
+            part = next((p for p, names in PARTS.items() if kernel.startswith(names)), "the rest")
+        totals[part] = totals.get(part, 0.0) + us / steps
+    return totals
+
+
 def kernel_rows(c: Case) -> Iterator[tuple[str, Callable[[], dict[str, float]]]]:
-    """Each kernel of a step: bytes, instructions, floor and time. In a graph of repeats, so caches are warm."""
+    """Each kernel of a step: bytes, instructions, floor and time, alone (in a graph of repeats) and in situ."""
     from plogicnet.kge.kernels.step import Trainer
 
     trainer = Trainer(*c.tables(), c.examples, c.settings, seed=1)
-    trainer.one()
+    taken(trainer, 200)
+    situ = in_situ(trainer)
+    trainer.step.sub_(1)  # the last step's draws stand, and may be brought again and again
+    fresh = int((trainer.since < trainer.step).sum()), int((trainer.since_relation < trainer.step).sum())
     s, modulus = c.settings, c.settings.model == "RotatE"
     w, b, n = trainer.entity.shape[1], trainer.slots, trainer.negative.numel()
     terms = float(b) * s.negatives * s.dim
@@ -345,6 +409,7 @@ def kernel_rows(c: Case) -> Iterator[tuple[str, Callable[[], dict[str, float]]]]
     root = 8 if modulus else 0  # a reciprocal root is made at an eighth of the rate
     forward_ops, back_ops = (max(5, root), max(7, root)) if modulus else (2, 2)
     rows: dict[str, tuple[Callable[[], object], float, float]] = {
+        "Adam": (trainer.bring, 4.0 * 8 * (fresh[0] * w + fresh[1] * s.dim), 0),
         "draw": (trainer.draw, 4.0 * (3 * b + n) * 2, 0),
         "queries": (trainer.make_queries, 4.0 * b * w * 2 + 4.0 * b * s.dim, 0),
         "lay out": (trainer.lay_out, 4.0 * (n + b) * w * 2, 0),
@@ -361,19 +426,24 @@ def kernel_rows(c: Case) -> Iterator[tuple[str, Callable[[], dict[str, float]]]]
             terms * back_ops,
         ),
         "spread": (trainer.spread, 4.0 * b * (w * (back + 6) + 2 * s.dim), 0),
-        "Adam, no gradients": (trainer.update, 4.0 * 6 * (trainer.entity.numel() + trainer.relation.numel()), 0),
     }
+    yield "in situ", lambda: {**situ, "sum": sum(situ.values()), "entities_brought": fresh[0]}
     for name, (call, moved, instructions) in rows.items():
 
-        def row(call: Callable[[], object] = call, moved: float = moved, ops: float = instructions) -> dict[str, float]:
+        def row(
+            name: str = name, call: Callable[[], object] = call, moved: float = moved, ops: float = instructions
+        ) -> dict[str, float]:
             floor = max(moved / BANDWIDTH, ops / LANES_A_SECOND)
             seconds = graph_time(call)
+            inside = {"in_situ_us": situ[name]} if name in situ else {}
+            measured = situ.get(name, seconds * 1e6)
             return {
                 "bytes": moved,
                 "instructions": ops,
                 "floor_us": floor * 1e6,
                 "us": seconds * 1e6,
-                "share": floor / seconds,
+                **inside,
+                "share": floor * 1e6 / measured,
             }
 
         yield name, row
@@ -429,38 +499,37 @@ def tune_rows(c: Case) -> Iterator[tuple[str, Callable[[], dict[str, float]]]]:
     trainer = Trainer(*c.tables(), c.examples, c.settings, seed=1)
     trainer.one()
     s, modulus, device = c.settings, trainer.modulus, trainer.entity.device
-    for tile in (32, 64):
-        for groups in (2, 4):
-            for splits in (8, 16):
-                for registers in (None, 128):
+    # as many numbers a thread as registers hold, or half of them and more threads
+    shapes = [(64, groups, registers) for groups in ((1, 2) if modulus else (2, 4)) for registers in (None, 128)]
 
-                    def forward(a: Any = (tile, groups, splits, registers)) -> dict[str, float]:
-                        call = Forward(trainer.chunks, trainer.share, s.negatives, s.dim, modulus, device, *a)
-                        call.lay_out(trainer.query, None, call.queries, trainer.share)
-                        call.lay_out(trainer.entity, trainer.negative, call.candidates, s.negatives)
-                        return {"us": graph_time(call.distances, repeats=7) * 1e6}
+    def distances(tile: int, groups: int, registers: int | None, splits: int) -> dict[str, float]:
+        call = Forward(
+            trainer.chunks, trainer.share, s.negatives, s.dim, modulus, device, tile, groups, splits, registers
+        )  # fmt: skip
+        call.lay_out(trainer.query, None, call.queries, trainer.share)
+        call.lay_out(trainer.entity, trainer.negative, call.candidates, s.negatives)
+        return {"us": graph_time(call.distances, repeats=7) * 1e6, "splits": call.splits}
 
-                    yield f"distances tile {tile} groups {groups} splits {splits} registers {registers}", forward
-    for tile in (32, 64):
-        for groups in (2, 4):
-            for registers in (None, 128):
+    def to_negatives(tile: int, groups: int, registers: int | None, splits: int) -> dict[str, float]:
+        trainer.to_negatives = Backward(
+            trainer.chunks, s.negatives, trainer.share, s.dim, modulus, tile, groups, splits, registers
+        )  # fmt: skip
+        return {"us": graph_time(trainer.learn_negatives, repeats=7) * 1e6}
 
-                def negatives(a: Any = (tile, groups, 1, registers)) -> dict[str, float]:
-                    trainer.to_negatives = Backward(trainer.chunks, s.negatives, trainer.share, s.dim, modulus, *a)
-                    return {"us": graph_time(trainer.learn_negatives, repeats=7) * 1e6}
+    def to_queries(tile: int, groups: int, registers: int | None, splits: int) -> dict[str, float]:
+        call = Backward(trainer.chunks, trainer.share, s.negatives, s.dim, modulus, tile, groups, splits, registers)
+        trainer.to_queries, trainer.d_query = call, torch.empty(call.splits, *trainer.query.shape, device=device)
+        return {"us": graph_time(trainer.learn_queries, repeats=7) * 1e6, "splits": call.splits}
 
-                yield f"negatives' gradients tile {tile} groups {groups} registers {registers}", negatives
-                for splits in (8, 16):
-
-                    def queries(a: Any = (tile, groups, splits, registers)) -> dict[str, float]:
-                        trainer.to_queries = Backward(trainer.chunks, trainer.share, s.negatives, s.dim, modulus, *a)
-                        trainer.d_query = torch.empty(trainer.to_queries.splits, *trainer.query.shape, device=device)
-                        return {"us": graph_time(trainer.learn_queries, repeats=7) * 1e6}
-
-                    yield (
-                        f"queries' gradients tile {tile} groups {groups} splits {splits} registers {registers}",
-                        queries,
-                    )
+    for tile, groups, registers in shapes:
+        for name, call, splits in (
+            ("distances", distances, (8, 16)),
+            ("queries' gradients", to_queries, (4, 8, 16)),
+            ("negatives' gradients", to_negatives, (1,)),
+        ):
+            for of in splits:
+                shape = f"tile {tile} groups {groups} registers {registers} splits {of}"
+                yield f"{name} {shape}", partial(call, tile, groups, registers, of)
 
 
 class Results:
@@ -504,13 +573,14 @@ class Results:
 
 def table(rows: dict[str, Any]) -> None:
     """The timings once more, short."""
-    print(f"\n{'':58} {'MB':>8} {'floor µs':>9} {'µs':>9} {'share':>6}")
+    print(f"\n{'':58} {'MB':>8} {'floor µs':>9} {'µs':>9} {'in situ':>9} {'share':>6}")
     for name, row in rows.items():
         if isinstance(row, dict) and "us" in row:
             moved = f"{row['bytes'] / 1e6:8.1f}" if "bytes" in row else " " * 8
             floor = f"{row['floor_us']:9.1f}" if "floor_us" in row else " " * 9
             share = f"{row['share']:6.2f}" if "share" in row else ""
-            print(f"{name:58} {moved} {floor} {row['us']:9.1f} {share}")
+            situ = f"{row['in_situ_us']:9.1f}" if "in_situ_us" in row else " " * 9
+            print(f"{name:58} {moved} {floor} {row['us']:9.1f} {situ} {share}")
 
 
 def main() -> int:

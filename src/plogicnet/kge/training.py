@@ -30,6 +30,10 @@ class Stepper(Protocol):
         """The last step's loss; waits for the device."""
         ...
 
+    def settle(self) -> None:
+        """Makes parameters and state those of the steps taken; asked for before either is read."""
+        ...
+
     def state(self) -> Tensors:
         """What a checkpoint needs besides the parameters."""
         ...
@@ -66,8 +70,10 @@ def train(
         try:
             training.run(validate, checkpoint, advance, interrupt)
         except KeyboardInterrupt:
-            if checkpoint and training.whole:
-                training.write(checkpoint)
+            if training.whole:
+                training.settle()
+                if checkpoint:
+                    training.write(checkpoint)
             raise
     if checkpoint:
         training.write(checkpoint)
@@ -101,6 +107,9 @@ class Descent:
     def loss(self) -> float:
         """The last step's loss."""
         return float(self.value)
+
+    def settle(self) -> None:
+        """Nothing: a step does all that it has to do."""
 
     def state(self) -> Tensors:
         """The optimiser's state."""
@@ -154,6 +163,7 @@ class Training:
         while True:
             # first of all, so that a training that stopped between a step and its validation makes up for it
             if validate and self._to_be_judged():
+                self.settle()
                 self._judge(validate())
             if place.step >= s.steps or place.waited >= s.patience:
                 break
@@ -172,7 +182,14 @@ class Training:
             interrupt()
         if place.step > shown:
             advance(place.step - shown, "")
+        self.settle()
         self._finite(sum(float(p.abs().sum()) for p in self.parameters.values()))
+
+    def settle(self) -> None:
+        """Parameters and the stepper's state become those of the steps taken."""
+        self.whole = False
+        self.stepper.settle()
+        self.whole = True
 
     def _to_be_judged(self) -> bool:
         step, every = self.place.step, self.settings.validate_every
@@ -198,6 +215,7 @@ class Training:
 
     def write(self, checkpoint: Checkpoint) -> None:
         """Writes where training stands."""
+        self.settle()
         tensors = {f"parameter.{name}": p for name, p in self.parameters.items()}
         tensors |= {f"best.{name}": p for name, p in self.best.items()}
         tensors |= {f"state.{name}": tensor for name, tensor in self.stepper.state().items()}

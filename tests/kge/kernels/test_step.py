@@ -2,16 +2,21 @@
 
 import math
 from dataclasses import replace
+from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
 
 pytest.importorskip("triton", reason="the kernels need triton (extra: kernels)")
 from plogicnet import config
 from plogicnet.graph import IntArray, as_triples
-from plogicnet.kge import Examples
-from plogicnet.kge.kernels.step import Trainer, lack
+from plogicnet.kge import Checkpoint, Examples
+from plogicnet.kge.kernels.step import BETA1, BETA2, EPSILON, Trainer, lack
 from plogicnet.kge.loss import self_adversarial_loss
 from plogicnet.kge.sampling import subsampling_weights
 from plogicnet.kge.training import train
@@ -176,18 +181,105 @@ def test_negatives_are_uniform_and_differ_by_step_chunk_and_seed() -> None:
     assert torch.equal(first, one.negative)
 
 
-@BOTH
-def test_training_taken_up_again_goes_on_as_if_it_had_never_stopped(settings: config.KGE) -> None:
-    settings = replace(settings, steps=4)
-    whole, first = trainer_for(settings), trainer_for(settings)
-    run(whole)
-    for step in range(3):
-        first.take(step)
-    again = Trainer(first.entity.clone(), first.relation.clone(), some_examples(), settings, seed=3)
-    again.go_to(3, first.state())
-    again.take(3)
-    torch.testing.assert_close(again.entity, whole.entity, rtol=0, atol=0 if DEVICE == "cpu" else 1e-4)
-    torch.testing.assert_close(again.relation, whole.relation, rtol=0, atol=0 if DEVICE == "cpu" else 1e-4)
+SPARSE = replace(SETTINGS, batch=2, negatives=3, share_negatives=2, steps=8)
+"""Steps that leave half of the entities alone."""
+Tables = tuple[torch.Tensor, ...]
+
+
+def tables(trainer: Trainer) -> Tables:
+    return tuple(x.clone() for x in (trainer.entity, trainer.relation, *trainer.moments.values()))
+
+
+def assert_same(found: Tables, expected: Tables) -> None:
+    """To the bit on a CPU; a GPU adds gradients in any order."""
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=0 if DEVICE == "cpu" else 1e-3)
+
+
+@cache
+def dense(settings: config.KGE) -> list[Tables]:
+    """Tables and moments before each step and after the last, with Adam on every row at every step."""
+    trainer = trainer_for(settings)
+    after = [tables(trainer)]
+    for step in range(settings.steps):
+        trainer.draw()
+        trainer.learn()
+        rate, correction = trainer.rates[step]
+        for name, gradient in (("entity", trainer.d_entity), ("relation", trainer.d_relation)):
+            m, v = trainer.moments[f"{name}.mean"], trainer.moments[f"{name}.square"]
+            if step == settings.steps // 2:
+                m.zero_()
+                v.zero_()
+            m.copy_(BETA1 * m + (1 - BETA1) * gradient)
+            v.copy_(BETA2 * v + (1 - BETA2) * gradient * gradient)
+            root = v.double().sqrt().float()  # a float32 root is not always rounded to the nearest
+            getattr(trainer, name).sub_(rate * m / (root * correction + EPSILON))
+            gradient.zero_()
+        trainer.step.add_(1)
+        after.append(tables(trainer))
+    return after
+
+
+@pytest.mark.parametrize("model", ["TransE", "RotatE"])
+@hypothesis_settings(max_examples=2, deadline=None)
+@given(pauses=st.dictionaries(st.integers(0, SPARSE.steps - 1), st.booleans(), max_size=4))
+def test_updates_put_off_are_those_made_at_once(model: str, pauses: dict[int, bool]) -> None:
+    """Rows wait for their updates; to settle changes nothing, nor does to take up what was settled, at any step."""
+    settings = replace(SPARSE, model=model)  # type: ignore[arg-type]
+    expected, trainer = dense(settings), trainer_for(settings)
+    for step in range(settings.steps):
+        if step in pauses:
+            trainer.settle()
+            assert_same(tables(trainer), expected[step])
+            if pauses[step]:
+                again = Trainer(trainer.entity.clone(), trainer.relation.clone(), some_examples(), settings, seed=3)
+                again.go_to(step, trainer.state())
+                trainer = again
+        trainer.take(step)
+    trainer.settle()
+    assert_same(tables(trainer), expected[-1])
+    trainer.settle()
+    assert_same(tables(trainer), expected[-1])
+    assert trainer.d_entity.abs().max().item() == trainer.d_relation.abs().max().item() == 0
+
+
+def test_rows_do_wait() -> None:
+    trainer = trainer_for(SPARSE)
+    for step in range(SPARSE.steps // 2):
+        trainer.take(step)
+    waits = int(trainer.step) - trainer.brought
+    assert waits.min().item() == 1
+    assert waits.max().item() > 2
+
+
+def test_a_vector_longer_than_a_block_is_brought_whole() -> None:
+    trainer = trainer_for(replace(SPARSE, dim=1030))
+    trainer.d_entity.fill_(1.0)
+    trainer.step.fill_(2)
+    before, rates = trainer.entity.clone(), trainer.rates[:2].cpu().double()
+    trainer.settle()
+    m, v = 1 - BETA1, 1 - BETA2
+    update = sum(
+        rate * m * BETA1**i / ((v * BETA2**i) ** 0.5 * correction)
+        for i, (rate, correction) in enumerate(rates.tolist())
+    )
+    torch.testing.assert_close(before - trainer.entity, torch.full_like(before, update), rtol=0, atol=1e-6)
+
+
+def test_validation_and_checkpoints_see_settled_tables(tmp_path: Path) -> None:
+    settings = replace(SPARSE, validate_every=3, steps=7)
+    trainer, expected = trainer_for(settings), dense(replace(settings, validate_every=0))
+    seen = []
+
+    def validate() -> float:
+        seen.append(tables(trainer))
+        return float(len(seen))
+
+    named = {"entity": trainer.entity, "relation": trainer.relation}
+    train(named, trainer, settings, "", silent, validate, Checkpoint(tmp_path / "c.safetensors", every_steps=5))
+    for found, step in zip(seen, (3, 6, 7), strict=True):
+        assert_same(found, expected[step])
+    assert_same(tables(trainer), expected[-1])
 
 
 @pytest.mark.parametrize("batch", [1, 16])

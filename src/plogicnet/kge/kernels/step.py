@@ -4,10 +4,13 @@ The mathematics is that of sampling.py, loss.py and vector_model.py; only the ra
 made on the device from (seed, step) alone, by counters. The step's number lies in device memory and the learning rates
 in a table beside it, so that one captured graph serves every step.
 
+Adam moves every row at every step, for its moments outlast its gradient. But a row that nobody reads may wait: its
+updates are put off until a step draws it, and then made one after the other, in registers, with the rates of the steps
+that they belong to. Nothing else changes; `settle` brings all rows up to date, for whoever reads the tables.
+
 The floor of a step, in bytes (w the width of an entity's vector, f = 4 bytes a number):
-- Adam over all entities moves 6 · f · w an entity (vector and both moments, read and written): 491 MB at WN18RR's
-  40,943 × 500, 0.11 ms at 4.3 TB/s. Gradients cost 2 · f · w more for the rows that a step touches (read, set to zero
-  again), and none for the others: a stamp tells which those are.
+- bringing up to date the rows that a step draws moves 8 · f · w a row (vector, both moments and the gradient, read and
+  written): 132 MB at WN18RR's 8,250 distinct rows of 500, 0.03 ms at 4.3 TB/s. Over all 40,943 it was 0.11 ms.
 - negatives: each row read once to lay it out and written transposed (2 · f · w), read again by the two gradients (from
   the L2 cache if it holds them), and its gradient added (f · w): about 16 MB a pass at 8 × 1024 × 500.
 - arithmetic as cross.py says: 6 instructions a term, 0.05 ms at 512 × 1024 × 500.
@@ -38,28 +41,33 @@ def mixed(x):
 
 
 @triton.jit
-def shuffled_once(x, k0, k1, k2, k3, half):
-    """A keyed bijection of the numbers of 2 · half bits: a Feistel network, whose every round can be undone."""
-    mask = (1 << half) - 1
-    left = x >> half
-    right = x & mask
+def shuffled_once(x, k0, k1, k2, k3, high, low):
+    """A keyed bijection of the numbers of high + low bits: a Feistel network, whose every round can be undone."""
+    mask = (1 << high) - 1
+    mask_low = (1 << low) - 1
+    left = x >> low
+    right = x & mask_low
     for r in tl.static_range(2):
         left = left ^ (mixed(right + k0 + r) & mask)
-        right = right ^ (mixed(left + k1 + r) & mask)
+        right = right ^ (mixed(left + k1 + r) & mask_low)
         left = left ^ (mixed(right + k2 + r) & mask)
-        right = right ^ (mixed(left + k3 + r) & mask)
-    return (left << half) | right
+        right = right ^ (mixed(left + k3 + r) & mask_low)
+    return (left << low) | right
 
 
 @triton.jit
 def draw_kernel(
-    step, positives, weights, ranges, known, relation, answer, weight, low, high, negative, touched, touched_relation,
-    seed, examples, entities, size, slots, drawn, half,
+    step, positives, weights, ranges, rows, relation, weight, low, high, since, since_relation, brought,
+    brought_relation, seed, examples, entities, size, slots, drawn, high_bits, low_bits,
     POSITIVE_PROGRAMS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """One step's positives (shuffled passes, tail and head queries in turn), its negatives, and the touched rows."""
+    """One step's positives (shuffled passes, tail and head queries in turn) and its negatives.
+
+    rows holds the known entities, the answers and the negatives, one after the other. Each place says that its row is
+    brought to this step and notes in `since` to which it had been: of a row's places one alone finds it behind.
+    """
     t = tl.load(step)
-    stamp = (t + 1).to(tl.int32)
+    now = t.to(tl.int32)
     pid = tl.program_id(0)
     if pid < POSITIVE_PROGRAMS:
         slot = pid * BLOCK + tl.arange(0, BLOCK)
@@ -68,10 +76,10 @@ def draw_kernel(
         number = (at // examples).to(tl.int32)
         zero = slot * 0
         k0, k1, k2, k3 = tl.philox(seed, number, zero + (2 + side).to(tl.int32), zero, zero)
-        x = shuffled_once((at % examples).to(tl.uint32), k0, k1, k2, k3, half)
-        # the bijection is of 4^half numbers: those beyond the examples walk on till they come back among them
+        x = shuffled_once((at % examples).to(tl.uint32), k0, k1, k2, k3, high_bits, low_bits)
+        # the bijection is of a power of two: numbers beyond the examples walk on till they come back among them
         while tl.max((x.to(tl.int64) >= examples).to(tl.int32), 0) > 0:
-            x = tl.where(x.to(tl.int64) >= examples, shuffled_once(x, k0, k1, k2, k3, half), x)
+            x = tl.where(x.to(tl.int64) >= examples, shuffled_once(x, k0, k1, k2, k3, high_bits, low_bits), x)
         real = slot < size
         example = tl.where(real, x.to(tl.int64), 0)
         inside = slot < slots
@@ -80,23 +88,26 @@ def draw_kernel(
         last = tl.load(positives + example * 3 + 2, mask=inside, other=0)
         given = tl.where(side == 0, first, last)
         asked = tl.where(side == 0, last, first)
-        tl.store(known + slot, given, mask=inside)
+        tl.store(rows + slot, given, mask=inside)
+        tl.store(rows + slots + slot, asked, mask=inside)
         tl.store(relation + slot, between, mask=inside)
-        tl.store(answer + slot, asked, mask=inside)
+        tl.store(since + slot, tl.atomic_xchg(brought + given, now, mask=inside, sem="relaxed"), mask=inside)
+        tl.store(since + slots + slot, tl.atomic_xchg(brought + asked, now, mask=inside, sem="relaxed"), mask=inside)
+        was = tl.atomic_xchg(brought_relation + between, now, mask=inside, sem="relaxed")
+        tl.store(since_relation + slot, was, mask=inside)
         tl.store(weight + slot, tl.where(real, tl.load(weights + example, mask=inside, other=0.0), 0.0), mask=inside)
         bounds = ranges + (side * examples + example) * 2
         tl.store(low + slot, tl.load(bounds, mask=inside, other=0), mask=inside)
         tl.store(high + slot, tl.load(bounds + 1, mask=inside, other=0), mask=inside)
-        tl.store(touched + given, stamp, mask=inside)
-        tl.store(touched + asked, stamp, mask=inside)
-        tl.store(touched_relation + between, stamp, mask=inside)
     else:
         place = (pid - POSITIVE_PROGRAMS) * BLOCK + tl.arange(0, BLOCK)
         zero = place * 0
-        bits, _, _, _ = tl.philox(seed, place, zero + 1, zero + t.to(tl.int32), zero)
+        bits, _, _, _ = tl.philox(seed, place, zero + 1, zero + now, zero)
         entity = ((bits.to(tl.uint64) * entities) >> 32).to(tl.int32)
-        tl.store(negative + place, entity, mask=place < drawn)
-        tl.store(touched + entity, stamp, mask=place < drawn)
+        inside = place < drawn
+        after = 2 * slots + place
+        tl.store(rows + after, entity, mask=inside)
+        tl.store(since + after, tl.atomic_xchg(brought + entity, now, mask=inside, sem="relaxed"), mask=inside)
 
 
 @triton.jit
@@ -246,38 +257,52 @@ def spread_kernel(
 
 
 @triton.jit
-def adam_kernel(
-    step, rates, table, gradient, mean, square, touched,
-    WIDTH: tl.constexpr, BLOCK: tl.constexpr, BETA1: tl.constexpr, BETA2: tl.constexpr, EPSILON: tl.constexpr,
+def moved(p, m, v, rates, step, EPSILON: tl.constexpr):
+    """Vectors after Adam's update of a step, whose moments these are."""
+    return p - tl.load(rates + step * 2) * m / (tl.sqrt(v) * tl.load(rates + step * 2 + 1) + EPSILON)
+
+
+@triton.jit
+def bring_kernel(
+    step, rates, table, gradient, mean, square, rows, since,
+    ROWS: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr,
+    BETA1: tl.constexpr, BETA2: tl.constexpr, EPSILON: tl.constexpr,
 ):  # fmt: skip
-    """Adam on one row; only a row that this step touched has a gradient, which is then set to zero again."""
-    t = tl.load(step)
-    rate = tl.load(rates + t * 2)
-    correction = tl.load(rates + t * 2 + 1)
-    row = tl.program_id(0).to(tl.int64)
-    has_gradient = tl.load(touched + row) == (t + 1).to(tl.int32)
-    for start in tl.static_range(0, WIDTH, BLOCK):
-        k = start + tl.arange(0, BLOCK)
+    """Adam's updates of one row (of the place's row, with ROWS) from the step in `since` on, up to the present step.
+
+    Only the first of them has a gradient, which is then set to zero again: a row is brought to the step that draws it,
+    so what gradient it has is that step's.
+    """
+    place = tl.program_id(0)
+    now = tl.load(step).to(tl.int32)
+    behind = tl.load(since + place)
+    row = tl.load(rows + place) if ROWS else place
+    if behind < now:
+        k = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
         inside = k < WIDTH
-        at = row * WIDTH + k
-        m = BETA1 * tl.load(mean + at, mask=inside, other=0.0)
-        v = BETA2 * tl.load(square + at, mask=inside, other=0.0)
+        at = row.to(tl.int64) * WIDTH + k
+        g = tl.load(gradient + at, mask=inside, other=0.0)
+        m = tl.load(mean + at, mask=inside, other=0.0)
+        v = tl.load(square + at, mask=inside, other=0.0)
         p = tl.load(table + at, mask=inside, other=0.0)
-        if has_gradient:
-            g = tl.load(gradient + at, mask=inside, other=0.0)
-            tl.store(gradient + at, tl.zeros((BLOCK,), tl.float32), mask=inside)
-            m += (1.0 - BETA1) * g
-            v += (1.0 - BETA2) * g * g
+        tl.store(gradient + at, tl.zeros((BLOCK,), tl.float32), mask=inside)
+        m = BETA1 * m + (1.0 - BETA1) * g
+        v = BETA2 * v + (1.0 - BETA2) * g * g
+        p = moved(p, m, v, rates, behind, EPSILON)
+        for missed in range(behind + 1, now):
+            m = BETA1 * m
+            v = BETA2 * v
+            p = moved(p, m, v, rates, missed, EPSILON)
         tl.store(mean + at, m, mask=inside)
         tl.store(square + at, v, mask=inside)
-        tl.store(table + at, p - rate * m / (tl.sqrt(v) * correction + EPSILON), mask=inside)
+        tl.store(table + at, p, mask=inside)
 
 
 class Trainer:
     """Tables, moments, buffers and kernels of a training: the steps of `plogicnet.kge.training` on a GPU.
 
     Attributes:
-        entity, relation: the tables, updated in place.
+        entity, relation: the tables, updated in place; a row that waits for its updates has them after `settle`.
         moments: Adam's, by name: what a checkpoint needs besides the tables and the step.
         step: the number of the next step, on the device.
     """
@@ -317,10 +342,12 @@ class Trainer:
         def real(*shape: int) -> torch.Tensor:
             return torch.zeros(shape, device=device)
 
-        self.known, self.between, self.answer = whole(self.slots), whole(self.slots), whole(self.slots)
-        self.low, self.high = whole(self.slots), whole(self.slots)
-        self.negative = whole(self.chunks, s.negatives)
-        self.touched, self.touched_relation = whole(len(entity)), whole(len(relation))
+        self.between, self.low, self.high = whole(self.slots), whole(self.slots), whole(self.slots)
+        self.rows = whole(2 * self.slots + self.chunks * s.negatives)
+        self.known, self.answer = self.rows[: self.slots], self.rows[self.slots : 2 * self.slots]
+        self.negative = self.rows[2 * self.slots :].view(self.chunks, s.negatives)
+        self.brought, self.brought_relation = whole(len(entity)), whole(len(relation))
+        self.since, self.since_relation = whole(len(self.rows)), whole(self.slots)
         self.weight, self.slope_positive, self.losses = real(self.slots), real(self.slots), real(self.slots)
         self.query, self.slope = real(self.slots, entity.shape[1]), real(self.slots, s.negatives)
         self.forward = Forward(self.chunks, self.share, s.negatives, s.dim, self.modulus, device)
@@ -351,13 +378,14 @@ class Trainer:
 
     def draw(self) -> None:
         """Draws the batch of the present step."""
-        block = 256
+        block = 128
         programs, drawn = -(-self.slots // block), self.negative.numel()
-        half = max(1, -(-(max(self.examples - 1, 1)).bit_length() // 2))
+        bits = max(2, (self.examples - 1).bit_length())
         draw_kernel[(programs + -(-drawn // block),)](
-            self.step, self.positives, self.weights, self.ranges, self.known, self.between, self.answer, self.weight,
-            self.low, self.high, self.negative, self.touched, self.touched_relation, self.seed, self.examples,
-            len(self.entity), self.size, self.slots, drawn, half, POSITIVE_PROGRAMS=programs, BLOCK=block, num_warps=4,
+            self.step, self.positives, self.weights, self.ranges, self.rows, self.between, self.weight, self.low,
+            self.high, self.since, self.since_relation, self.brought, self.brought_relation, self.seed, self.examples,
+            len(self.entity), self.size, self.slots, drawn, bits // 2, bits - bits // 2, POSITIVE_PROGRAMS=programs,
+            BLOCK=block, num_warps=4,
         )  # fmt: skip
 
     def learn(self) -> None:
@@ -410,25 +438,33 @@ class Trainer:
             self.phase, MODULUS=self.modulus, DIM=self.settings.dim, BLOCK=self.block, num_warps=4,
         )  # fmt: skip
 
-    def update(self) -> None:
-        """Adam on all rows, and on to the next step."""
-        for name, table, gradient, touched in (
-            ("entity", self.entity, self.d_entity, self.touched),
-            ("relation", self.relation, self.d_relation, self.touched_relation),
-        ):
-            width = table.shape[1]
-            adam_kernel[(len(table),)](
-                self.step, self.rates, table, gradient, self.moments[f"{name}.mean"], self.moments[f"{name}.square"],
-                touched, WIDTH=width, BLOCK=min(1024, int(triton.next_power_of_2(width))), BETA1=BETA1, BETA2=BETA2,
-                EPSILON=EPSILON, num_warps=4,
-            )  # fmt: skip
-        self.step.add_(1)
+    def bring(self) -> None:
+        """Brings the drawn rows to the present step."""
+        self._bring("entity", self.rows, self.since)
+        self._bring("relation", self.between, self.since_relation)
+
+    def settle(self) -> None:
+        """Brings all rows to the present step."""
+        for name, brought in (("entity", self.brought), ("relation", self.brought_relation)):
+            self._bring(name, None, brought)
+            brought.copy_(self.step)
+
+    def _bring(self, name: str, rows: torch.Tensor | None, since: torch.Tensor) -> None:
+        table, gradient = (self.entity, self.d_entity) if name == "entity" else (self.relation, self.d_relation)
+        width = table.shape[1]
+        block = min(1024, int(triton.next_power_of_2(width)))
+        bring_kernel[(len(since), -(-width // block))](
+            self.step, self.rates, table, gradient, self.moments[f"{name}.mean"], self.moments[f"{name}.square"],
+            since if rows is None else rows, since, ROWS=rows is not None, WIDTH=width, BLOCK=block, BETA1=BETA1,
+            BETA2=BETA2, EPSILON=EPSILON, num_warps=4,
+        )  # fmt: skip
 
     def one(self) -> None:
         """One whole step."""
         self.draw()
+        self.bring()
         self.learn()
-        self.update()
+        self.step.add_(1)
 
     def loss(self) -> float:
         """The last step's loss; waits for the device."""
@@ -440,6 +476,7 @@ class Trainer:
         The number counts on the device; it is asked for here only to begin Adam anew half-way.
         """
         if step == self.settings.steps // 2 and step > 0:
+            self.settle()
             for moment in self.moments.values():
                 moment.zero_()
         if not self.entity.is_cuda:
@@ -455,8 +492,11 @@ class Trainer:
         return self.moments
 
     def go_to(self, step: int, state: dict[str, torch.Tensor]) -> None:
-        """Takes up the moments after so many steps."""
-        self.step.fill_(step)
+        """Takes up the moments after so many steps; no row waits for anything."""
+        for counter in (self.step, self.brought, self.brought_relation):
+            counter.fill_(step)
+        self.d_entity.zero_()
+        self.d_relation.zero_()
         for name, moment in self.moments.items():
             moment.copy_(state[name])
 

@@ -499,37 +499,38 @@ def tune_rows(c: Case) -> Iterator[tuple[str, Callable[[], dict[str, float]]]]:
     trainer = Trainer(*c.tables(), c.examples, c.settings, seed=1)
     trainer.one()
     s, modulus, device = c.settings, trainer.modulus, trainer.entity.device
-    # as many numbers a thread as registers hold, or half of them and more threads
-    shapes = [(64, groups, registers) for groups in ((1, 2) if modulus else (2, 4)) for registers in (None, 128)]
+    for tile in (32, 64):
+        for groups in (2, 4):
+            for splits in (8, 16):
+                for registers in (None, 128):
 
-    def distances(tile: int, groups: int, registers: int | None, splits: int) -> dict[str, float]:
-        call = Forward(
-            trainer.chunks, trainer.share, s.negatives, s.dim, modulus, device, tile, groups, splits, registers
-        )  # fmt: skip
-        call.lay_out(trainer.query, None, call.queries, trainer.share)
-        call.lay_out(trainer.entity, trainer.negative, call.candidates, s.negatives)
-        return {"us": graph_time(call.distances, repeats=7) * 1e6, "splits": call.splits}
+                    def forward(a: Any = (tile, groups, splits, registers)) -> dict[str, float]:
+                        call = Forward(trainer.chunks, trainer.share, s.negatives, s.dim, modulus, device, *a)
+                        call.lay_out(trainer.query, None, call.queries, trainer.share)
+                        call.lay_out(trainer.entity, trainer.negative, call.candidates, s.negatives)
+                        return {"us": graph_time(call.distances, repeats=7) * 1e6}
 
-    def to_negatives(tile: int, groups: int, registers: int | None, splits: int) -> dict[str, float]:
-        trainer.to_negatives = Backward(
-            trainer.chunks, s.negatives, trainer.share, s.dim, modulus, tile, groups, splits, registers
-        )  # fmt: skip
-        return {"us": graph_time(trainer.learn_negatives, repeats=7) * 1e6}
+                    yield f"distances tile {tile} groups {groups} splits {splits} registers {registers}", forward
+    for tile in (32, 64):
+        for groups in (2, 4):
+            for registers in (None, 128):
 
-    def to_queries(tile: int, groups: int, registers: int | None, splits: int) -> dict[str, float]:
-        call = Backward(trainer.chunks, trainer.share, s.negatives, s.dim, modulus, tile, groups, splits, registers)
-        trainer.to_queries, trainer.d_query = call, torch.empty(call.splits, *trainer.query.shape, device=device)
-        return {"us": graph_time(trainer.learn_queries, repeats=7) * 1e6, "splits": call.splits}
+                def negatives(a: Any = (tile, groups, 1, registers)) -> dict[str, float]:
+                    trainer.to_negatives = Backward(trainer.chunks, s.negatives, trainer.share, s.dim, modulus, *a)
+                    return {"us": graph_time(trainer.learn_negatives, repeats=7) * 1e6}
 
-    for tile, groups, registers in shapes:
-        for name, call, splits in (
-            ("distances", distances, (8, 16)),
-            ("queries' gradients", to_queries, (4, 8, 16)),
-            ("negatives' gradients", to_negatives, (1,)),
-        ):
-            for of in splits:
-                shape = f"tile {tile} groups {groups} registers {registers} splits {of}"
-                yield f"{name} {shape}", partial(call, tile, groups, registers, of)
+                yield f"negatives' gradients tile {tile} groups {groups} registers {registers}", negatives
+                for splits in (8, 16):
+
+                    def queries(a: Any = (tile, groups, splits, registers)) -> dict[str, float]:
+                        trainer.to_queries = Backward(trainer.chunks, trainer.share, s.negatives, s.dim, modulus, *a)
+                        trainer.d_query = torch.empty(trainer.to_queries.splits, *trainer.query.shape, device=device)
+                        return {"us": graph_time(trainer.learn_queries, repeats=7) * 1e6}
+
+                    yield (
+                        f"queries' gradients tile {tile} groups {groups} splits {splits} registers {registers}",
+                        queries,
+                    )
 
 
 class Results:

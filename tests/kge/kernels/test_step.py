@@ -181,7 +181,7 @@ def test_negatives_are_uniform_and_differ_by_step_chunk_and_seed() -> None:
     assert torch.equal(first, one.negative)
 
 
-SPARSE = replace(SETTINGS, batch=2, negatives=3, share_negatives=2, steps=8)
+SPARSE = replace(SETTINGS, batch=2, negatives=3, share_negatives=2, steps=10)
 """Steps that leave half of the entities alone."""
 Tables = tuple[torch.Tensor, ...]
 

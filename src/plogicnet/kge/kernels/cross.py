@@ -117,13 +117,13 @@ def gradient_kernel(
     if OWN_IDS:
         row = tl.load(own_ids + row).to(tl.int64)
     slopes = slope + b * rows * others + i_read * row_step
-    x0 = tl.load(own + row[None, :, None] * width + k[:, None, :], mask=(k < dim)[:, None, :], other=0.0)
+    x0 = tl.load(own + row[:, None, None] * width + k[None, :, :], mask=(k < dim)[None, :, :], other=0.0)
     first = split * per_split
     last = tl.minimum(first + per_split, others)
-    total = tl.zeros((GROUPS, ROWS, 32), tl.float32)
+    total = tl.zeros((ROWS, GROUPS, 32), tl.float32)
     if MODULUS:
-        y0 = tl.load(own + row[None, :, None] * width + dim + k[:, None, :], mask=(k < dim)[:, None, :], other=0.0)
-        total_y = tl.zeros((GROUPS, ROWS, 32), tl.float32)
+        y0 = tl.load(own + row[:, None, None] * width + dim + k[None, :, :], mask=(k < dim)[None, :, :], other=0.0)
+        total_y = tl.zeros((ROWS, GROUPS, 32), tl.float32)
     else:
         x0 = x0 * STEEP
         weight = tl.zeros((ROWS,), tl.float32)
@@ -142,26 +142,26 @@ def gradient_kernel(
             x1 = tl.load(vector, mask=k < dim, other=0.0)
             if MODULUS:
                 y1 = tl.load(vector + dim, mask=k < dim, other=0.0)
-                x = x0 - x1[:, None, :]
-                y = y0 - y1[:, None, :]
-                g_by_length = g[None, :, None] * tl.rsqrt(y * y + (x * x + TINY))
+                x = x0 - x1[None, :, :]
+                y = y0 - y1[None, :, :]
+                g_by_length = g[:, None, None] * tl.rsqrt(y * y + (x * x + TINY))
                 total += g_by_length * x
                 total_y += g_by_length * y
             else:
                 # Σ g · sign(x) = 2 · Σ g · [x > 0] - Σ g
-                larger = tl.minimum(tl.maximum(x0 - x1[:, None, :] * STEEP, 0.0), 1.0)
-                total += g[None, :, None] * larger
+                larger = tl.minimum(tl.maximum(x0 - x1[None, :, :] * STEEP, 0.0), 1.0)
+                total += g[:, None, None] * larger
                 weight += g
     if not MODULUS:
-        total = 2.0 * total - weight[None, :, None]
-    inside = (i < rows)[None, :, None] & (k < dim)[:, None, :]
+        total = 2.0 * total - weight[:, None, None]
+    inside = (i < rows)[:, None, None] & (k < dim)[None, :, :]
     if ADD:
-        place = out + row[None, :, None] * width + k[:, None, :]
+        place = out + row[:, None, None] * width + k[None, :, :]
         tl.atomic_add(place, total, mask=inside, sem="relaxed")
         if MODULUS:
             tl.atomic_add(place + dim, total_y, mask=inside, sem="relaxed")
     else:
-        place = out + (tl.program_id(2).to(tl.int64) * rows + i)[None, :, None] * width + k[:, None, :]
+        place = out + (tl.program_id(2).to(tl.int64) * rows + i)[:, None, None] * width + k[None, :, :]
         tl.store(place, total, mask=inside)
         if MODULUS:
             tl.store(place + dim, total_y, mask=inside)

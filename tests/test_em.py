@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -270,9 +271,11 @@ def test_the_first_e_step_learns_from_observed_triples_alone_and_later_ones_from
     learned: list[tuple[Examples, bool]] = []
     fit = VectorModel.fit
 
-    def spy(self: VectorModel, given: Examples, seed: int, warm: bool = False, progress: Progress = silent) -> None:
+    def spy(
+        self: VectorModel, given: Examples, seed: int, warm: bool = False, progress: Progress = silent, **more: Any
+    ) -> None:
         learned.append((given, warm))
-        fit(self, given, seed, warm, progress)
+        fit(self, given, seed, warm, progress, **more)
 
     monkeypatch.setattr(VectorModel, "fit", spy)
     graph = small_graph()

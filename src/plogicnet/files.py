@@ -30,6 +30,16 @@ def replacing(path: Path) -> Iterator[Path]:
         beside.unlink(missing_ok=True)
 
 
+def clear_parts(directory: Path) -> None:
+    """Removes what a killed process left half written; only for one that holds the lock.
+
+    Example:
+        >>> clear_parts(Path("runs/family"))
+    """
+    for beside in directory.rglob(".*.part"):
+        beside.unlink(missing_ok=True)
+
+
 @contextmanager
 def locked(directory: Path, wait: bool = False) -> Iterator[None]:
     """Keeps a second writer out of a directory: it waits, or is told so. Where there are no locks, nothing is kept.

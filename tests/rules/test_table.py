@@ -67,6 +67,8 @@ def test_rows_for_json() -> None:
         "hits": 10,
         "precision": 1.0,
         "weight": None,
+        "standard_error": None,
+        "groundings": None,
     }
 
 

@@ -23,7 +23,7 @@ def different(a: Path, b: Path) -> list[str]:
     return sorted(name for name in mine | other if mine.get(name) != other.get(name))
 
 
-def stop_at(words: str, time: int = 1, units: int = 0, error: type[BaseException] = StoppedError) -> Progress:
+def stop_at(words: str, time: int = 1, after: int = 0, error: type[BaseException] = StoppedError) -> Progress:
     """Raises the error the given time that such a step is shown, once it has shown so many units; 0: as it begins."""
     begun = 0
 
@@ -32,13 +32,13 @@ def stop_at(words: str, time: int = 1, units: int = 0, error: type[BaseException
         nonlocal begun
         begun += words in step
         ours, done = words in step and begun == time, 0
-        if ours and not units:
+        if ours and not after:
             raise error(f"{step}, {total}")
 
-        def advance(more: int = 1, note: str = "") -> None:
+        def advance(units: int = 1, note: str = "") -> None:
             nonlocal done
-            done += more
-            if ours and done >= units:
+            done += units
+            if ours and done >= after:
                 raise error(f"{step}, {done} of {total}, {note}")
 
         yield advance

@@ -30,6 +30,9 @@ VARIANTS: dict[str, tuple[dict[str, object], str | None]] = {
     "rules alone": ({"em.embedding": False}, None),
     "embedding alone": ({"em.rules": False}, None),
 }
+EVERYWHERE = ("sampled", "one_vs_all, looked at", "warm softmax with patience")
+"""These are broken off at every place, the others at the more telling ones."""
+TELLING = ("while mining", "before iteration 1 is saved", "in E-step 2, by Ctrl-C", "while finishing")
 Announce = Callable[[Mapping[str, Any]], None]
 
 
@@ -83,6 +86,8 @@ def test_broken_off_anywhere_and_resumed_it_ends_the_same(name: str, tmp_path: P
     values, rules = VARIANTS[name]
     trained(tmp_path / "whole", values, rules)
     for number, (place, (progress, announce)) in enumerate(stops(values).items()):
+        if name not in EVERYWHERE and place not in TELLING:
+            continue
         run = tmp_path / str(number)
         with pytest.raises((StoppedError, KeyboardInterrupt)):
             trained(run, values, rules, progress, announce)
@@ -117,7 +122,8 @@ def test_what_a_kill_leaves_half_written_is_cleared(tmp_path: Path) -> None:
         "checkpoint/1/.history.jsonl.123.part",
         "checkpoint/.e_step.safetensors.1.part",
     ):
-        (run / name).write_text("half of it")
+        (run / name).mkdir()
+        (run / name / ".tmp123456").write_text("half of it")
     (run / "checkpoint" / "2").mkdir()  # as where the kill came before all of it was written
     (run / "checkpoint" / "2" / "rules.tsv").write_text("half of it")
     PLogicNet.resume(run)

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,11 +17,11 @@ from plogicnet.em import (
     systems,
     validate,
 )
-from plogicnet.evaluation import rank, summary
+from plogicnet.evaluation import Ranks, rank, sample, summary
 from plogicnet.graph import KnowledgeGraph, TripleSet, Vocabulary
 from plogicnet.grounding import Mined, mine
-from plogicnet.kge import Examples, VectorModel
-from plogicnet.mln import RuleModel, RuleScores, build_rule_model, m_step
+from plogicnet.kge import Examples, VectorModel, platt
+from plogicnet.mln import RuleModel, RuleScores, build_rule_model, m_step, report
 from plogicnet.progress import Clock, Progress, silent
 from plogicnet.rules import RuleTable
 from small import SMALL, TableEmbedding, family_rows
@@ -270,9 +271,11 @@ def test_the_first_e_step_learns_from_observed_triples_alone_and_later_ones_from
     learned: list[tuple[Examples, bool]] = []
     fit = VectorModel.fit
 
-    def spy(self: VectorModel, given: Examples, seed: int, warm: bool = False, progress: Progress = silent) -> None:
+    def spy(
+        self: VectorModel, given: Examples, seed: int, warm: bool = False, progress: Progress = silent, **more: Any
+    ) -> None:
         learned.append((given, warm))
-        fit(self, given, seed, warm, progress)
+        fit(self, given, seed, warm, progress, **more)
 
     monkeypatch.setattr(VectorModel, "fit", spy)
     graph = small_graph()
@@ -359,3 +362,161 @@ def test_clock_adds_up() -> None:
     mined = mined_of(graph, config)
     run_em(graph, config, begin(graph, config, mined.rules, mined.constraints), clock)
     assert {"e_step", "m_step", "validate"} <= set(clock.seconds)
+
+
+def ranks_of(graph: KnowledgeGraph, config: Config, outcome: Outcome, name: str) -> Ranks:
+    rules = outcome.rule_model.scores(graph)
+    return rank(graph, "test", outcome.embedding, rules, {name: systems(config, outcome.lambda_)[name]})[name]
+
+
+@pytest.mark.parametrize("combine", ["probability", "log_odds"])
+def test_a_lambda_of_zero_is_plogicnet_exactly(combine: str) -> None:
+    graph, config = small_graph(), small_config(em__lambda=0, em__combine=combine)
+    outcome = em_of(graph, config)
+    assert outcome.lambda_ == 0
+    star, plain = (ranks_of(graph, config, outcome, name) for name in ("plogicnet*", "plogicnet"))
+    np.testing.assert_array_equal(star.optimistic, plain.optimistic)
+    np.testing.assert_array_equal(star.pessimistic, plain.pessimistic)
+    assert outcome.history[-1]["valid"]["plogicnet*"] == outcome.history[-1]["valid"]["plogicnet"]
+
+
+@pytest.mark.parametrize("combine", ["probability", "log_odds"])
+@pytest.mark.parametrize("lambda_", [1e9, 1e300])
+def test_a_huge_lambda_ranks_by_the_rules_and_by_the_score_where_they_are_silent(lambda_: float, combine: str) -> None:
+    graph, embedding, rules = validation_problem(3)
+    config = small_config(em__lambda=lambda_, em__combine=combine)
+    star = rank(graph, "test", embedding, rules, {"*": systems(config, lambda_)["plogicnet*"]})["*"]
+    observed = set(map(tuple, graph.train.tolist()))
+    known = set(map(tuple, np.concatenate([graph.train, graph.valid, graph.test]).tolist()))
+    odds = dict(zip(map(tuple, rules.reached.triples.tolist()), rules.log_odds.tolist(), strict=True))
+    found = {"head": star.realistic[:, 0], "tail": star.realistic[:, 1]}
+    for number, (h, r, t) in enumerate(graph.test.tolist()):
+        for side, places in found.items():
+
+            def key(e: int, side: str = side, h: int = h, r: int = r, t: int = t) -> tuple[float, float]:
+                v = (e, r, t) if side == "head" else (h, r, e)
+                barred = v[0] == v[2] and r == 0 and v not in observed and odds.get(v, -1.0) < 0
+                own = odds.get(v, float(rules.base[r]))
+                return (-math.inf, 0.0) if barred else (own, float(embedding.table[r, v[0], v[2]]))
+
+            truth = h if side == "head" else t
+            rivals = [e for e in range(12) if e != truth and ((e, r, t) if side == "head" else (h, r, e)) not in known]
+            better = sum(key(e) > key(truth) for e in rivals)
+            equal = sum(key(e) == key(truth) for e in rivals)
+            assert places[number] == 1 + better + equal / 2
+
+
+def test_a_threshold_of_one_accepts_nothing_and_every_e_step_learns_from_the_observed() -> None:
+    graph, config = small_graph(), small_config(em__tau_triplet=1)
+    outcome = em_of(graph, config)
+    assert [line["accepted"] for line in outcome.history] == [0, 0]
+    assert [line["accepted_precision"] for line in outcome.history] == [None, None]
+    check(outcome, graph, config)
+    assert examples(graph, outcome.rule_model, outcome.accepted, config).positives.tolist() == graph.train.tolist()
+
+
+def closed_graph() -> KnowledgeGraph:
+    """One symmetric relation whose training triples all stand in both directions: nothing is left to conclude."""
+    pairs = [(f"p{i}", f"p{i + 1}") for i in range(12)]
+    rows = [(a, "beside", b) for a, b in pairs] + [(b, "beside", a) for a, b in pairs]
+    return KnowledgeGraph.from_names(rows, [("p0", "beside", "p5")], [("p2", "beside", "p9")])
+
+
+@pytest.mark.parametrize("values", [{}, {"em__embedding": False}, {"em__hidden_negatives": "explicit"}], ids=str)
+def test_one_relation_without_hidden_triples(values: dict[str, object]) -> None:
+    graph, config = closed_graph(), small_config(**values)
+    outcome = em_of(graph, config)
+    assert len(outcome.rule_model.rules) == 1
+    assert len(outcome.hidden_q) == 0
+    check(outcome, graph, config)
+    assert outcome.history[-1]["elbo"]["entropy"] == 0
+
+
+def test_one_relation_with_hidden_triples() -> None:
+    closed = closed_graph()
+    names = [closed.names(t) for t in closed.train]
+    graph = KnowledgeGraph.from_names(names[:20], [names[20]], names[21:])
+    config = small_config()
+    outcome = em_of(graph, config)
+    found = {graph.names(t) for t in outcome.rule_model.groundings.hidden}
+    assert found == {(t, r, h) for h, r, t in names[:20]} - set(names[:20])
+    check(outcome, graph, config)
+
+
+SOFTMAX: dict[str, object] = {"kge__model": "ComplEx", "kge__recipe": "one_vs_all", "kge__learning_rate": 0.1}
+
+
+@pytest.mark.parametrize("values", [{}, SOFTMAX], ids=["sampled", "one_vs_all"])
+@pytest.mark.parametrize("targets", ["hard", "soft"])
+def test_rejected_hidden_triples_are_the_explicit_negatives(values: dict[str, object], targets: str) -> None:
+    graph = small_graph()
+    config = small_config(**values, em__hidden_negatives="explicit", em__targets=targets, em__tau_triplet=0.6)
+    outcome = em_of(graph, config)
+    check(outcome, graph, config)
+    model = outcome.rule_model
+    rejected = [t for t, p in zip(model.groundings.hidden.tolist(), model.hidden_p_w, strict=True) if p < 0.6]
+    assert 0 < len(rejected) < len(outcome.hidden_q)
+    assert examples(graph, model, outcome.accepted, config).negatives.tolist() == rejected
+    without = em_of(graph, small_config(**values, em__targets=targets, em__tau_triplet=0.6))
+    assert without.history[0] == outcome.history[0], "the first E-step knows no hidden triple"
+    assert without.hidden_q.tolist() != outcome.hidden_q.tolist()
+
+
+@pytest.mark.parametrize("values", [{}, {"mln__blanket": "full", "mln__hidden_premises": "sampled"}], ids=str)
+def test_parts_of_the_bound_written_out(values: dict[str, object]) -> None:
+    """Σ y log p_w + (1 - y) log(1 - p_w) over what a rule reaches, and q's entropy."""
+    outcome = em_of(small_graph(), small_config(**values, em__iterations=1))
+    model = outcome.rule_model
+    q = iter(outcome.hidden_q.tolist())
+    likelihood = entropy = 0.0
+    matrix = model.matrix.toarray()
+    for row, (odds, observed) in enumerate(zip(model.log_odds.tolist(), model.groundings.observed, strict=True)):
+        y, p = 1.0 if observed else next(q), 1 / (1 + math.exp(-odds))
+        if matrix[row].any():
+            likelihood += y * math.log(p) + (1 - y) * math.log(1 - p)
+        entropy -= sum(x * math.log(x) for x in (y, 1 - y) if x > 0)
+    elbo = outcome.history[-1]["elbo"]
+    assert elbo["pseudolikelihood"] == pytest.approx(likelihood, rel=1e-9)
+    assert elbo["entropy"] == pytest.approx(entropy, rel=1e-9)
+
+
+def test_a_softmax_is_scaled_on_validation_before_the_rules_learn_from_it() -> None:
+    """q of the hidden triples is σ(slope · score + offset), and that line fits the validation triples."""
+    graph, config = small_graph(), small_config(**SOFTMAX, em__iterations=1)
+    outcome = em_of(graph, config)
+    embedding, hidden = outcome.embedding, outcome.rule_model.groundings.hidden
+    assert isinstance(embedding, VectorModel)
+    slope, offset = embedding.slope, embedding.offset
+    assert (slope, offset) != (1.0, 0.0)
+    embedding.rescale(1.0, 0.0)
+    raw = embedding.score(hidden).double().numpy()
+    np.testing.assert_allclose(outcome.hidden_q, 1 / (1 + np.exp(-(slope * raw + offset))), rtol=1e-5)
+    labels = sample(graph, "valid", ["train", "valid"], config.seed)
+    fitted = platt(embedding.score(labels.triples).double().numpy(), labels.label, labels.count)
+    assert (slope, offset) == pytest.approx(fitted, rel=1e-9)
+    again = m_step(outcome.rule_model, outcome.hidden_q, config, seed=1)
+    np.testing.assert_array_equal(again.rules.weight, outcome.rule_model.rules.weight)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [{}, {"mln__l2": 0.0}, {"mln__blanket": "full", "mln__hidden_premises": "sampled"}, {"mln__aggregate": "mean"}],
+    ids=str,
+)
+def test_the_report_on_rules(values: dict[str, object]) -> None:
+    """Standard errors by the inverse of the dense Hessian; groundings by counting them."""
+    graph, config = small_graph(), small_config(**values)
+    outcome = em_of(graph, config)
+    model = outcome.rule_model
+    table = report(model, outcome.hidden_q, config)
+    p, matrix = 1 / (1 + np.exp(-model.log_odds)), model.matrix.toarray()
+    hessian = (matrix * (p * (1 - p))[:, None]).T @ matrix + config.mln.l2 * np.eye(len(table))
+    known = np.isfinite(table.standard_error)
+    assert known.all() or config.mln.l2 == 0
+    if known.all():
+        np.testing.assert_allclose(table.standard_error, np.sqrt(np.diag(np.linalg.inv(hessian))), rtol=1e-6)
+    counts = [int((model.groundings.rule == j).sum()) for j in range(len(table))]
+    assert table.groundings.tolist() == counts
+    assert sum(counts) == len(model.groundings.rule)
+    assert table.weight.tolist() == model.rules.weight.tolist()
+    assert (model.rules.groundings == -1).all(), "an iteration has no report"

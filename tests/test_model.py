@@ -364,7 +364,7 @@ def test_a_graph_without_valid_split_holds_some_out_and_says_so(caplog: pytest.L
 
 def test_a_graph_with_train_alone() -> None:
     model = fitted({}, KnowledgeGraph.from_names(family_rows()))
-    assert set(model.metrics) == {"lambda", "calibration", "candidates", "valid"}
+    assert set(model.metrics) == {"lambda", "calibration", "candidates", "iteration", "valid"}
     with pytest.raises(InputError, match="test"):
         model.evaluate("test")
 

@@ -118,7 +118,8 @@ def test_the_files_of_a_run(saved: Path) -> None:
     assert list(rows) == [model.graph.names(t) for t in model.outcome.rule_model.groundings.hidden]
     assert hidden["p_w"].to_pylist() == pytest.approx(model.outcome.rule_model.hidden_p_w.tolist(), rel=1e-12)
     header = (saved / "rules.tsv").read_text(encoding="utf-8").splitlines()[0]
-    assert header.split("\t") == ["pattern", "rule", "support", "hits", "precision", "weight"]
+    report = ["standard_error", "groundings"]
+    assert header.split("\t") == ["pattern", "rule", "support", "hits", "precision", "weight", *report]
     assert Config().with_file(saved / "config.yaml") == Config().with_values(SMALL)
 
 

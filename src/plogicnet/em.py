@@ -24,7 +24,11 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Outcome:
-    """What EM leaves behind after an iteration: everything that a run is made of, and that the next goes on from."""
+    """What EM leaves behind after an iteration: everything that a run is made of, and that the next goes on from.
+
+    Attributes:
+        iteration: how many EM iterations led here; the history is longer where later ones were no better.
+    """
 
     embedding: Embedding | None
     rule_model: RuleModel
@@ -32,16 +36,12 @@ class Outcome:
     accepted: BoolArray
     lambda_: float
     history: tuple[dict[str, Any], ...]
-
-    @property
-    def iteration(self) -> int:
-        """How many EM iterations led here."""
-        return len(self.history)
+    iteration: int
 
     @property
     def merit(self) -> float:
         """How good it is on the validation triples: the MRR of pLogicNet*."""
-        return float(self.history[-1]["valid"]["plogicnet*"]["mrr"])
+        return float(self.history[self.iteration - 1]["valid"]["plogicnet*"]["mrr"])
 
 
 def examples(graph: KnowledgeGraph, model: RuleModel, accepted: BoolArray, config: Config) -> Examples:
@@ -70,7 +70,7 @@ def begin(
     model = build_rule_model(graph, config, rules, constraints, progress=progress)
     hidden_q = np.zeros(len(model.groundings.hidden))
     embedding = make_embedding(graph, config) if config.em.embedding else None
-    return Outcome(embedding, model, hidden_q, np.zeros(len(hidden_q), dtype=bool), 0.0, ())
+    return Outcome(embedding, model, hidden_q, np.zeros(len(hidden_q), dtype=bool), 0.0, (), 0)
 
 
 def make_embedding(graph: KnowledgeGraph, config: Config) -> VectorModel:
@@ -89,7 +89,7 @@ def run_em(
     clock: Clock,
     progress: Progress = silent,
     checkpoint: Checkpoint | None = None,
-    reached: Callable[[Outcome], None] = lambda _: None,
+    reached: Callable[[Outcome, Outcome], None] = lambda *_: None,
     best: Outcome | None = None,
 ) -> Outcome:
     """Trains q_θ and p_w in turn; the first E-step learns from the observed triples alone.
@@ -101,27 +101,33 @@ def run_em(
         clock: takes the times.
         progress: how long steps are shown.
         checkpoint: where an E-step keeps its place.
-        reached: is told what each iteration leaves behind.
+        reached: is told what each iteration leaves behind, and which one would be given back if it were the last.
         best: the best of the iterations before `start`; with em.patience, the best of all is what is given back.
 
     Example:
         >>> run_em(graph, config, begin(graph, config, rules, constraints), Clock())  # doctest: +SKIP
     """
     now = start
-    # without the one half there is nothing to iterate over
-    iterations = config.em.iterations if config.em.embedding and len(start.rule_model.rules) else 1
-    while now.iteration < iterations and not _has_stalled(now, config):
+    while not is_over(now, config):
         now = _iterated(graph, config, now, clock, progress, checkpoint)
-        log.info("EM iteration %d of %d: %s", now.iteration, iterations, now.history[-1])
-        reached(now)
+        log.info("EM iteration %d: %s", now.iteration, now.history[-1])
         if config.em.patience and (best is None or now.merit > best.merit):
-            best = replace(now, embedding=copy.deepcopy(now.embedding))  # the next E-step trains in place
+            best = now
+        reached(now, best or now)
     return now if best is None else replace(best, history=now.history)
 
 
-def _has_stalled(now: Outcome, config: Config) -> bool:
+def is_over(now: Outcome, config: Config) -> bool:
+    """Whether all iterations are done, or as many without gain as em.patience allows.
+
+    Example:
+        >>> is_over(outcome, config)  # doctest: +SKIP
+    """
+    # without the one half there is nothing to iterate over
+    iterations = config.em.iterations if config.em.embedding and len(now.rule_model.rules) else 1
     merits = [line["valid"]["plogicnet*"]["mrr"] for line in now.history]
-    return bool(config.em.patience and merits and len(merits) - 1 - int(np.argmax(merits)) >= config.em.patience)
+    stalled = config.em.patience and merits and len(merits) - 1 - int(np.argmax(merits)) >= config.em.patience
+    return now.iteration >= iterations or bool(stalled)
 
 
 def _iterated(
@@ -133,7 +139,9 @@ def _iterated(
     checkpoint: Checkpoint | None,
 ) -> Outcome:
     """One E-step and one M-step."""
-    iteration, model, embedding, hidden_q = last.iteration + 1, last.rule_model, last.embedding, last.hidden_q
+    iteration, model, hidden_q = last.iteration + 1, last.rule_model, last.hidden_q
+    # an E-step trains in place, and the last vectors may be the best
+    embedding = copy.deepcopy(last.embedding) if config.em.patience else last.embedding
     seed = config.seed * 1000 + iteration
     if embedding is not None:
         learned_from = examples(graph, model, last.accepted, config) if iteration > 1 else Examples.of(graph.train)
@@ -144,7 +152,7 @@ def _iterated(
             if config.kge.recipe == "one_vs_all":
                 _scale(graph, config, embedding)
         hidden_q = _hidden_q(embedding, model)
-    return _after_m_step(graph, config, last, hidden_q, clock, progress)
+    return _after_m_step(graph, config, replace(last, embedding=embedding), hidden_q, clock, progress)
 
 
 def _hidden_q(embedding: Embedding | None, model: RuleModel) -> FloatArray:
@@ -169,7 +177,8 @@ def _after_m_step(
         "lambda": lambda_,
         "valid": figures,
     }
-    return Outcome(embedding, model, hidden_q, accepted, lambda_, (*last.history, line))
+    history = (*last.history[: last.iteration], line)
+    return Outcome(embedding, model, hidden_q, accepted, lambda_, history, iteration)
 
 
 def _merit(graph: KnowledgeGraph, config: Config, embedding: Embedding) -> float:
@@ -214,7 +223,7 @@ def refit(
     clock: Clock,
     progress: Progress = silent,
 ) -> Outcome:
-    """An M-step for these rules, with the embedding as it is; the last iteration's entry in the history is replaced.
+    """An M-step for these rules, with the embedding as it is; the history ends with it.
 
     Example:
         >>> refit(graph, config, outcome, rules, constraints, Clock())  # doctest: +SKIP
@@ -222,9 +231,8 @@ def refit(
     with clock("ground"):
         model = build_rule_model(graph, config, rules, constraints, progress=progress)
         hidden_q = _hidden_q(last.embedding, model)
-    return _after_m_step(
-        graph, config, replace(last, rule_model=model, history=last.history[:-1]), hidden_q, clock, progress
-    )
+    before = replace(last, rule_model=model, iteration=last.iteration - 1)
+    return _after_m_step(graph, config, before, hidden_q, clock, progress)
 
 
 def systems(config: Config, lambda_: float) -> dict[str, System]:

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,18 +17,32 @@ log = logging.getLogger(__name__)
 def replacing(path: Path) -> Iterator[Path]:
     r"""Gives a path beside `path` to write to; on success it takes `path`'s place in one step.
 
+    It stands in a directory of its own, so that what a library writes beside it is never taken for something else.
+
     Example:
         >>> with replacing(Path("rules.tsv")) as beside:
         ...     beside.write_text("pattern\trule\n")  # doctest: +SKIP
     """
-    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
+        part.mkdir(exist_ok=True)
+        beside = part / path.name
         yield beside
         with beside.open("rb") as written:
             os.fsync(written.fileno())
         beside.replace(path)
     finally:
-        beside.unlink(missing_ok=True)
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def clear_parts(directory: Path) -> None:
+    """Removes what a killed process left half written; only for one that holds the lock.
+
+    Example:
+        >>> clear_parts(Path("runs/family"))
+    """
+    for part in list(directory.rglob(".*.part")):
+        shutil.rmtree(part, ignore_errors=True)
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from plogicnet.graph import HEAD, RELATION, TAIL, BoolArray, FloatArray, IntArra
 from plogicnet.grounding import Mined, find_rules
 from plogicnet.kge import Checkpoint
 from plogicnet.mln import Reason, RuleScores, probability
+from plogicnet.mln import report as report_on_rules
 from plogicnet.progress import Clock, Progress, silent
 from plogicnet.rules import RuleTable, Statement, read_statements, statements_of
 
@@ -181,6 +182,8 @@ class PLogicNet:
         unfinished = run.read_unfinished(Path(path), settings or {})
         model = cls(unfinished.config)
         _use_threads(unfinished.config)
+        if unfinished.complete and unfinished.last is not None:
+            run.reopen(Path(path), unfinished.config, unfinished.graph, unfinished.last, unfinished.candidates)
         return model._trained(unfinished, progress, path, announce)
 
     def refit(
@@ -217,15 +220,12 @@ class PLogicNet:
             candidates = mined.candidates
             with self.clock("ground"):
                 last = begin(graph, config, mined.rules, mined.constraints, progress)
-        merits = [float(line["valid"]["plogicnet*"]["mrr"]) for line in last.history]
         checkpoint = None if out is None else Checkpoint(Path(out) / run.CHECKPOINT / run.E_STEP)
 
-        def reached(now: Outcome) -> None:
-            merits.append(now.merit)
+        def reached(now: Outcome, best: Outcome) -> None:
             announce(now.history[-1])
             if out is not None:
-                best = int(np.argmax(merits)) + 1 if config.em.patience else now.iteration
-                run.keep(Path(out), graph, now, candidates, best)
+                run.keep(Path(out), graph, now, candidates, best.iteration)
 
         outcome = run_em(graph, config, last, self.clock, progress, checkpoint, reached, start.best)
         return self._finished(graph, outcome, candidates, progress, out)
@@ -233,8 +233,11 @@ class PLogicNet:
     def _finished(
         self, graph: KnowledgeGraph, outcome: Outcome, candidates: int, progress: Progress, out: str | Path | None
     ) -> "PLogicNet":
-        """Calibrates, evaluates and, where there is a run directory, writes its files."""
+        """Reports on the rules, calibrates, evaluates and, where there is a run directory, writes its files."""
         config = self.config
+        with self.clock("report"):
+            rules = report_on_rules(outcome.rule_model, outcome.hidden_q, config)
+            outcome = replace(outcome, rule_model=replace(outcome.rule_model, rules=rules))
         scores = outcome.rule_model.scores(graph)
         labels = sample(graph, "valid", ["train", "valid"], config.seed)
         labels = labels.take(~scores.forbidden(labels.triples))  # these are not judged by the regression
@@ -245,10 +248,11 @@ class PLogicNet:
                 "lambda": outcome.lambda_,
                 "calibration": calibration.to_json(),
                 "candidates": candidates,
+                "iteration": outcome.iteration,
             }
             self.metrics |= {s: self.evaluate(s, progress) for s in ("valid", "test") if len(graph.split(s))}
         if out is not None:
-            self.save(out)
+            run.write(Path(out), config, graph, outcome, self.metrics, self.clock.seconds)
         return self
 
     def statements(self, rules: str | Path | None, graph: KnowledgeGraph) -> list[Statement]:
@@ -377,6 +381,8 @@ class PLogicNet:
             >>> model.save("runs/family")  # doctest: +SKIP
         """
         f = self.fitted
+        run.begin(Path(path), self.config, f.graph, [])
+        run.keep(Path(path), f.graph, f.outcome, f.candidates, f.outcome.iteration)  # should it be stopped on the way
         run.write(Path(path), self.config, f.graph, f.outcome, self.metrics, self.clock.seconds)
 
     @classmethod

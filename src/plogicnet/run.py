@@ -3,7 +3,7 @@
 import json
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ from pyarrow import csv
 
 from plogicnet.config import Config
 from plogicnet.errors import InputError
-from plogicnet.files import replacing, write_text
+from plogicnet.files import clear_parts, replacing, write_text
 from plogicnet.graph import SPLITS, KnowledgeGraph, Vocabulary, quoted, read_labels
 from plogicnet.rules import RuleTable, Statement, read_statements
 from plogicnet.version import VERSION
@@ -47,7 +47,8 @@ def begin(path: Path, config: Config, graph: KnowledgeGraph, statements: Sequenc
         >>> begin(Path("runs/family"), config, graph, [])  # doctest: +SKIP
     """
     path.mkdir(parents=True, exist_ok=True)
-    (path / BEGUN).unlink(missing_ok=True)
+    for name in (BEGUN, COMPLETE, "labels.tsv"):
+        (path / name).unlink(missing_ok=True)
     shutil.rmtree(path / CHECKPOINT, ignore_errors=True)
     (path / CHECKPOINT).mkdir()
     write_text(path / "config.yaml", config.to_yaml())
@@ -82,19 +83,38 @@ def write(
     metrics: dict[str, object],
     seconds: dict[str, float],
 ) -> None:
-    """Writes every file of a run; metrics.json comes last and marks it as complete.
+    """Writes every file of a run that was begun; metrics.json comes last and marks it as complete.
 
     Example:
         >>> write(Path("runs/family"), config, graph, outcome, metrics, {})  # doctest: +SKIP
     """
-    if not (path / BEGUN).is_file():
-        begin(path, config, graph, [])
     (path / COMPLETE).unlink(missing_ok=True)
     write_text(path / "config.yaml", config.to_yaml())
     _write_outcome(path, graph, outcome)
     write_text(path / "timings.json", json.dumps({k: round(v, 3) for k, v in seconds.items()}, indent=1) + "\n")
     write_text(path / COMPLETE, json.dumps(metrics, indent=1) + "\n")
+    tidy(path)
+
+
+def tidy(path: Path) -> None:
+    """Removes what a complete run no longer needs, left perhaps by a process that was killed.
+
+    Example:
+        >>> tidy(Path("runs/family"))  # doctest: +SKIP
+    """
     shutil.rmtree(path / CHECKPOINT, ignore_errors=True)
+    clear_parts(path)
+
+
+def reopen(path: Path, config: Config, graph: KnowledgeGraph, last: "Outcome", candidates: int) -> None:
+    """Makes a complete run one that stands after its last iteration, with settings that ask for more of them.
+
+    Example:
+        >>> reopen(Path("runs/family"), config, graph, outcome, candidates=10)  # doctest: +SKIP
+    """
+    keep(path, graph, last, candidates, last.iteration)
+    (path / COMPLETE).unlink()
+    write_text(path / "config.yaml", config.to_yaml())
 
 
 def _write_outcome(folder: Path, graph: KnowledgeGraph, outcome: "Outcome") -> None:
@@ -117,6 +137,8 @@ class Unfinished:
         last: what the last EM iteration left behind; None before the first is over.
         best: what the best one left behind, where it is another.
         candidates: how many rules were counted; 0 before the first iteration is over.
+        complete: whether it was trained to its end; `last` then is what it holds, and later iterations that were no
+            better are forgotten.
     """
 
     config: Config
@@ -125,6 +147,7 @@ class Unfinished:
     last: "Outcome | None"
     best: "Outcome | None"
     candidates: int
+    complete: bool = False
 
 
 def is_complete(path: Path) -> bool:
@@ -146,7 +169,10 @@ def require_begun(path: Path) -> None:
     if not path.is_dir():
         raise InputError(f"no run at {path}: no such directory; `plogicnet train GRAPH --out {path}` makes one")
     if not (path / BEGUN).is_file():
-        raise InputError(f"{path}: training was stopped before anything was saved; begin it again with plogicnet train")
+        raise InputError(
+            f"{path}: no run is here, or its training was stopped before anything was saved; begin it with"
+            f" `plogicnet train GRAPH --out {path}`"
+        )
     _require_format(path)
 
 
@@ -160,23 +186,43 @@ def read_unfinished(path: Path, settings: Mapping[str, object]) -> Unfinished:
     config = Config().with_file(path / "config.yaml").with_values(settings)
     graph = _read_graph(path)
     if is_complete(path):
+        _require_complete(path)
         metrics = _read_json(path / COMPLETE)
-        last = _read_outcome(path, config, graph, metrics["lambda"])
-        return Unfinished(config, graph, [], last, None, metrics["candidates"])
+        whole = _read_outcome(path, config, graph, metrics["lambda"], metrics.get("iteration"))
+        last = replace(whole, history=whole.history[: whole.iteration])
+        _require_vectors(path, config, last, best=bool(config.em.patience))
+        best = last if config.em.patience else None
+        return Unfinished(config, graph, [], last, best, metrics["candidates"], complete=True)
     written = path / CHECKPOINT / "written.rules"
     statements = read_statements(written, graph) if written.is_file() else []
     kept = _kept(path)
     if not kept:
         return Unfinished(config, graph, statements, None, None, 0)
     reached = _read_json(path / CHECKPOINT / str(max(kept)) / REACHED)
-    outcomes = {
-        i: _read_outcome(
-            path / CHECKPOINT / str(i), config, graph, _read_json(path / CHECKPOINT / str(i) / REACHED)["lambda"]
-        )
-        for i in {max(kept), reached["best"]} & set(kept)
-    }
+    wanted = {max(kept), reached["best"]} if config.em.patience else {max(kept)}
+    outcomes = {}
+    for i in sorted(wanted & set(kept)):
+        folder = path / CHECKPOINT / str(i)
+        outcomes[i] = _read_outcome(folder, config, graph, _read_json(folder / REACHED)["lambda"], i)
+        _require_vectors(folder, config, outcomes[i], best=bool(config.em.patience) and i == reached["best"])
     best = outcomes.get(reached["best"]) if config.em.patience else None
     return Unfinished(config, graph, statements, outcomes[max(kept)], best, reached["candidates"])
+
+
+def _require_vectors(folder: Path, config: Config, outcome: "Outcome", best: bool) -> None:
+    """An error where an iteration's vectors are missing that nothing will train again."""
+    from plogicnet.em import is_over
+
+    file = folder / "embeddings.safetensors"
+    if not config.em.embedding or file.is_file():
+        return
+    if config.em.warm_start:
+        raise InputError(f"{file} is missing, and with em.warm_start=true training goes on from these vectors")
+    if best:
+        raise InputError(f"{file} is missing: the vectors of the best iteration so far, which em.patience keeps")
+    if is_over(outcome, config):
+        more = f"`plogicnet resume RUN --set em.iterations={outcome.iteration + 1}` trains them anew"
+        raise InputError(f"{file} is missing, and no EM iteration is left to train vectors in; {more}")
 
 
 def _kept(path: Path) -> list[int]:
@@ -195,7 +241,7 @@ def _read_json(file: Path) -> dict[str, Any]:
 
 def _require_format(path: Path) -> None:
     about = _read_json(path / BEGUN) if (path / BEGUN).is_file() else {"format": FORMAT}
-    if about["format"] > FORMAT:
+    if about.get("format", FORMAT) > FORMAT:
         raise InputError(
             f"{path} was written by plogicnet {about.get('version')}, a newer version than this ({VERSION});"
             " update plogicnet to open it"
@@ -224,10 +270,12 @@ def read(path: Path, settings: Mapping[str, object]) -> tuple[Config, KnowledgeG
     graph = _read_graph(path)
     if config.em.embedding and not (path / "embeddings.safetensors").is_file():
         raise InputError(f"{path} is damaged: its file embeddings.safetensors is missing")
-    return config, graph, _read_outcome(path, config, graph, metrics["lambda"]), metrics
+    return config, graph, _read_outcome(path, config, graph, metrics["lambda"], metrics.get("iteration")), metrics
 
 
-def _read_outcome(folder: Path, config: Config, graph: KnowledgeGraph, lambda_: float) -> "Outcome":
+def _read_outcome(
+    folder: Path, config: Config, graph: KnowledgeGraph, lambda_: float, iteration: int | None
+) -> "Outcome":
     """What `_write_outcome` wrote; without the file of vectors, an embedding that is to be trained anew."""
     from plogicnet.em import Outcome, make_embedding
     from plogicnet.mln import build_rule_model
@@ -241,7 +289,8 @@ def _read_outcome(folder: Path, config: Config, graph: KnowledgeGraph, lambda_: 
     if embedding is not None and (folder / "embeddings.safetensors").is_file():
         embedding.load(folder / "embeddings.safetensors")
     history = tuple(json.loads(line) for line in (folder / "history.jsonl").read_text(encoding="utf-8").splitlines())
-    return Outcome(embedding, model, hidden["q"].to_numpy(), hidden["accepted"].to_numpy(), lambda_, history)
+    q, accepted = hidden["q"].to_numpy(), hidden["accepted"].to_numpy()
+    return Outcome(embedding, model, q, accepted, lambda_, history, len(history) if iteration is None else iteration)
 
 
 def _require_complete(path: Path) -> None:

@@ -73,7 +73,7 @@ def test_a_run_directory_has_its_files_and_no_others(run: Path) -> None:
     names = {p.name for p in run.iterdir()}
     assert names == {
         *("config.yaml", "rules.tsv", "hidden.parquet", "embeddings.safetensors", "entities.tsv", "relations.tsv"),
-        *("metrics.json", "history.jsonl", "timings.json", "log.txt", "graph.parquet", "run.json", ".lock"),
+        *("metrics.json", "history.jsonl", "timings.json", "log.txt", "graph.parquet", ".lock", "run.json"),
     }
     assert len((run / "history.jsonl").read_text().splitlines()) == 2
 
@@ -130,7 +130,8 @@ def test_rules_are_listed_by_weight(run: Path) -> None:
     rules = answer("rules", run)["rules"]
     weights = [rule["weight"] for rule in rules if rule["pattern"] != "irreflexive"]
     assert weights == sorted(weights, reverse=True)
-    assert {"pattern", "rule", "support", "hits", "precision", "weight"} == set(rules[0])
+    columns = ("pattern", "rule", "support", "hits", "precision", "weight", "standard_error", "groundings")
+    assert set(rules[0]) == set(columns)
 
 
 def test_the_same_seed_gives_the_same_files(graph: str, tmp_path: Path) -> None:

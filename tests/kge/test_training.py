@@ -137,7 +137,10 @@ def test_a_second_fit_with_the_checkpoint_of_the_first_does_no_step(tmp_path: Pa
     assert torch.equal(first.entity, second.entity)
 
 
-def test_ctrl_c_lets_the_step_end_and_writes_where_it_was(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_lets_the_step_end_and_writes_where_it_was(number: signal.Signals, tmp_path: Path) -> None:
+    """And so does SIGTERM, where the program has it do the same."""
+    before = signal.signal(number, signal.default_int_handler)
     path = tmp_path / "c.safetensors"
     model, whole = model_of(steps=300), model_of(steps=300)
 
@@ -149,7 +152,7 @@ def test_ctrl_c_lets_the_step_end_and_writes_where_it_was(tmp_path: Path) -> Non
             nonlocal done
             done += units
             if done == 150:
-                os.kill(os.getpid(), signal.SIGINT)
+                os.kill(os.getpid(), number)
             assert note.startswith("loss"), "the interrupt waits"
 
         with silent(step, total):
@@ -158,7 +161,7 @@ def test_ctrl_c_lets_the_step_end_and_writes_where_it_was(tmp_path: Path) -> Non
     with pytest.raises(KeyboardInterrupt):
         model.fit(EXAMPLES, 0, progress=progress, checkpoint=Checkpoint(path))
     assert steps_done(path) == 150
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.signal(number, before) is signal.default_int_handler
     assert not model.entity.requires_grad
     model.fit(EXAMPLES, 0, checkpoint=Checkpoint(path))
     whole.fit(EXAMPLES, 0)

@@ -80,6 +80,27 @@ def test_the_conditional_of_the_enumerated_joint_distribution(data: st.DataObjec
         assert found[v] == pytest.approx(true / (true + false), abs=1e-9)
 
 
+@settings(max_examples=40, deadline=None)
+@given(st.data(), graphs_and_chains(max_entities=3, max_relations=2, max_triples=4, max_chains=2))
+def test_the_hypothesis_blanket_is_the_conditional_of_what_concludes_a_triple(data: st.DataObject, case: Case) -> None:
+    """The enumerated joint distribution of the groundings that conclude v alone, under any assignment of the rest."""
+    graph, chains = case
+    grounded = ground_network(graph.observed, chains, "distinct", hidden_premises=True)
+    n = len(grounded.triples)
+    assume(n <= 8)
+    truth, weights, base = drawn(data, n, len(chains), len(graph.relations))
+    factors = network(as_set(graph.train), len(graph.entities), chains, "distinct", hidden_premises=True)
+    worlds = list(itertools.product((False, True), repeat=n))
+    matrix = features(grounded, truth, "hypothesis")
+    found = probability(log_odds(matrix, weights, base[grounded.triples.triples[:, RELATION]]))
+    for v, (h, r, t) in enumerate(grounded.triples.triples.tolist()):
+        own = [(rule, instance) for rule, instance in factors if instance.hypothesis == (h, r, t)]
+        logs = [log_joint(own, true_rows(grounded.triples, w), weights.tolist(), base.tolist()) for w in worlds]
+        joint = np.exp(np.array(logs) - max(logs)).reshape((2,) * n)
+        false, true = joint[tuple(slice(None) if i == v else int(x) for i, x in enumerate(truth))]
+        assert found[v] == pytest.approx(true / (true + false), abs=1e-9)
+
+
 @settings(max_examples=100, deadline=None)
 @given(
     st.data(),

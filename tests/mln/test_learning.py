@@ -224,6 +224,10 @@ def test_newton_on_ground_networks(
     target = np.array(data.draw(st.lists(st.floats(0.05, 0.95), min_size=n, max_size=n)))
     objective = Pseudolikelihood(features(grounded, truth, blanket, aggregate), np.full(n, -2.0), target, l2)
     found = within(dense_up_to, 50, objective)
+    weights = np.random.default_rng(n).normal(size=len(chains))
+    steps = 1e-5 * np.eye(len(chains))
+    slopes = [(value_by_loop(objective, weights + s) - value_by_loop(objective, weights - s)) / 2e-5 for s in steps]
+    np.testing.assert_allclose(objective.gradient(weights), slopes, rtol=1e-5, atol=1e-5)
     assert np.abs(objective.gradient(found)).max(initial=0.0) <= 1e-6
     assert objective.value(found) >= objective.value(ascent(objective, 10_000)) - 1e-9
 

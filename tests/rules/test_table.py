@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from plogicnet.errors import InputError
 from plogicnet.rules import Rule, RuleTable, Step, chain_rule, irreflexive, parse_rule
+from plogicnet.rules.table import is_table
 
 names = st.one_of(
     st.sampled_from(["r", "born in", "/people/person", 'a"b\\', "not", "tab\there", "\n", "É", "北京"]), st.text()
@@ -67,6 +68,8 @@ def test_rows_for_json() -> None:
         "hits": 10,
         "precision": 1.0,
         "weight": None,
+        "standard_error": None,
+        "groundings": None,
     }
 
 
@@ -194,3 +197,47 @@ def test_sureness_is_the_lower_end_of_wilsons_interval() -> None:
         p = sureness(hits, support)
         assert (hits / support - p) ** 2 == pytest.approx(1.96**2 * p * (1 - p) / support, rel=1e-9)
     assert RuleTable.of(EXAMPLE.rules[:1], [0], [0]).sureness.tolist() == pytest.approx([0.0], abs=1e-12)
+
+
+errors = st.one_of(st.floats(0, 1e6), st.just(float("nan")), st.just(float("inf")))
+
+
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.tuples(rules, weight, weight, errors, st.integers(-1, 10**9)), max_size=5))
+def test_a_report_comes_back(tmp_path: Path, rows: list[tuple[Rule, float, float, float, int]]) -> None:
+    n, file = len(rows), tmp_path / "rules.tsv"
+    names, weights, given, errors, groundings = ([row[i] for row in rows] for i in range(5))
+    written = RuleTable.of(names, [1] * n, [1] * n, weights, given, None, errors, groundings)  # type: ignore[arg-type]
+    written.write(file)
+    header = file.read_text(encoding="utf-8").split("\n")[0]
+    counted = any(number >= 0 for number in groundings)  # type: ignore[operator]
+    assert header.endswith("\tstandard_error\tgroundings") == counted
+    assert is_table(header)
+    read = RuleTable.read(file)
+    if counted:
+        np.testing.assert_array_equal(read.standard_error, written.standard_error)
+    assert read.groundings.tolist() == groundings
+    np.testing.assert_array_equal(read.given, written.given)
+
+
+def test_a_report_goes_with_its_rows_and_not_with_other_weights() -> None:
+    table = EXAMPLE.reported(np.arange(5.0), np.arange(5))
+    parts = table.take(np.array([2])).joined(EXAMPLE.take(np.array([4])))
+    assert parts.groundings.tolist() == [2, -1]
+    np.testing.assert_array_equal(parts.standard_error, [2.0, np.nan])
+    assert table.rows()[3]["standard_error"] == 3.0
+    assert table.rows()[3]["groundings"] == 3
+    assert table.weight.tolist()[0] == 0.5
+    other = table.with_weights(np.zeros(5))
+    assert other.groundings.tolist() == [-1] * 5
+    assert np.isnan(other.standard_error).all()
+    endless = EXAMPLE.reported(np.full(5, np.inf), np.zeros(5, dtype=int))
+    assert endless.rows()[0]["standard_error"] is None  # JSON has no infinity
+
+
+@pytest.mark.parametrize("further", ["given", "standard_error\tgroundings", "given\tstandard_error\tgroundings"])
+def test_headers_with_further_columns(further: str) -> None:
+    plain = "pattern\trule\tsupport\thits\tprecision\tweight"
+    assert is_table(f"{plain}\t{further}\n")
+    assert not is_table(f"{plain}\t{further}\tmore\n")
+    assert not is_table(f"{plain}\t{further}\t{further}\n")

@@ -10,7 +10,11 @@ def main() -> None:
     Example:
         >>> main()  # doctest: +SKIP
     """
-    sys.exit(_exit_code())
+    try:
+        code = _exit_code()
+    except KeyboardInterrupt:  # while the program was still being loaded
+        code = _interrupted()
+    sys.exit(code)
 
 
 def _exit_code() -> int:
@@ -46,6 +50,10 @@ def _exit_code() -> int:
             file=sys.stderr,
         )
         return 1
-    if code == 130:  # as a result, in those versions of typer that catch the interrupt themselves
-        print("plogicnet: interrupted", file=sys.stderr)
-    return code
+    # as a result, in those versions of typer that catch the interrupt themselves
+    return _interrupted() if code == 130 else code
+
+
+def _interrupted() -> int:
+    print("plogicnet: interrupted", file=sys.stderr)
+    return 130

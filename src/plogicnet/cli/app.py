@@ -136,6 +136,7 @@ def train(
 
     settings = make_config(preset or (None if graph else DEMO_PRESET), config, assignments, seed, device, threads)
     runs = {s: out / f"seed-{s}" for s in _parse_seeds(seeds)} if seeds is not None else {settings.seed: out}
+    each = {s: settings.with_values({"seed": s}) for s in runs}
     for folder in runs.values():
         _refuse_existing(folder)
     opened = open_source(graph, settings, columns, split)
@@ -144,8 +145,7 @@ def train(
     models = {}
     for number, folder in runs.items():
         with _new_run(folder), _resumable(folder):
-            fresh = PLogicNet(settings.with_values({"seed": number}))
-            models[number] = fresh.fit(opened, for_stderr(), rules, folder, _announce)
+            models[number] = PLogicNet(each[number]).fit(opened, for_stderr(), rules, folder, _announce)
     if len(models) > 1 or seeds is not None:
         _show_seeds(models, out, as_json)
     else:
@@ -164,17 +164,22 @@ def resume(
 ) -> None:
     """Go on with a training that was stopped; or with a complete one, for more EM iterations."""
     from plogicnet.config import Config
+    from plogicnet.files import locked
     from plogicnet.model import PLogicNet
     from plogicnet.progress import for_stderr
-    from plogicnet.run import is_complete, require_begun
+    from plogicnet.run import is_complete, require_begun, tidy
 
     for text in assignments or []:
         if not text.startswith(("em.iterations=", "em.patience=")):
-            raise InputError(f"--set {text}: a run goes on with its own settings; only em.iterations may change")
+            raise InputError(
+                f"--set {text}: a run goes on with its own settings; only em.iterations and em.patience may change"
+            )
     require_begun(run)
     own = Config().with_file(run / "config.yaml")
     asked = own.with_assignments(assignments or [])
     if is_complete(run) and asked.em.iterations <= own.em.iterations:
+        with locked(run):
+            tidy(run)
         more = f"`plogicnet resume {run} --set em.iterations={own.em.iterations + 1}` gives it one more"
         raise InputError(f"{run} is complete; there is nothing to go on with ({more} EM iteration)")
     options = {"device": device, "threads": threads, "em.iterations": asked.em.iterations}

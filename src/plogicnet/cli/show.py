@@ -110,25 +110,34 @@ def history_table(history: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def rules_table(title: str, rows: Sequence[Mapping[str, Any]]) -> Table:
-    """Rules with weight, where it is learned, precision and the counts behind it.
+    """Rules with weight, where it is learned, its standard error, precision and the counts behind it.
 
     Example:
         >>> rules_table("rules", []).row_count
         0
     """
     learned = any(row["weight"] is not None for row in rows)
+    counted = any(row["groundings"] is not None for row in rows)
     cells = [
         [
-            *(["–" if row["weight"] is None else f"{row['weight']:.2f}"] if learned else []),
+            *([_weight(row)] if learned else []),
             row["rule"],
             row["pattern"],
             f"{row['precision']:.2f}",
             f"{row['hits']:,} of {row['support']:,}",
+            *(["–" if row["groundings"] is None else row["groundings"]] if counted else []),
         ]
         for row in rows
     ]
     columns = ["rule", "pattern", "precision", "hits of support"]
-    return table(title, ["weight", *columns] if learned else columns, cells)
+    return table(title, ["weight"] * learned + columns + ["groundings"] * counted, cells)
+
+
+def _weight(row: Mapping[str, Any]) -> str:
+    if row["weight"] is None:
+        return "–"
+    error = row["standard_error"]
+    return f"{row['weight']:.2f}" + ("" if error is None else f" ± {error:.2f}")
 
 
 def predictions_table(title: str, rows: Sequence[Mapping[str, Any]], labels: Mapping[str, str] = NO_LABELS) -> Table:

@@ -197,10 +197,12 @@ class Training:
 
     def _judge(self, figure: float) -> None:
         place = self.place
+        self.whole = False
         place.judged, place.waited = place.step, place.waited + 1
         if place.best is None or figure > place.best:
             place.best, place.best_step, place.waited = figure, place.step, 0
             self.best = {name: p.clone() for name, p in self.parameters.items()}
+        self.whole = True
 
     def take_best(self) -> None:
         """The parameters become the best that were seen, where any were judged."""
@@ -251,13 +253,17 @@ class Training:
 
 @contextmanager
 def _whole_steps() -> Iterator[Callable[[], None]]:
-    """Ctrl-C waits until it is asked for, so that no step is half done; a second one does not wait."""
+    """Ctrl-C, and SIGTERM where it does the same, waits until asked for: no step is half done. A second does not."""
     pressed = False
 
     def hold(number: int, frame: object) -> None:  # noqa: ARG001
         nonlocal pressed
         pressed = True
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        restore()
+
+    def restore() -> None:
+        for number in ours:
+            signal.signal(number, signal.default_int_handler)
 
     def interrupt() -> None:
         nonlocal pressed
@@ -265,15 +271,16 @@ def _whole_steps() -> Iterator[Callable[[], None]]:
             pressed = False
             raise KeyboardInterrupt
 
-    ours = (
-        threading.current_thread() is threading.main_thread()
-        and signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    )
-    if ours:
-        signal.signal(signal.SIGINT, hold)
+    ours = [
+        number
+        for number in (signal.SIGINT, signal.SIGTERM)
+        if threading.current_thread() is threading.main_thread()
+        and signal.getsignal(number) is signal.default_int_handler
+    ]
+    for number in ours:
+        signal.signal(number, hold)
     try:
         yield interrupt
     finally:
-        if ours:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
+        restore()
     interrupt()

@@ -2,7 +2,7 @@
 
 from plogicnet.mln.conditional import base_log_odds, features, grounding_counts, log_odds, probability
 from plogicnet.mln.learning import Pseudolikelihood, ascend, learn_weights, newton, standard_errors
-from plogicnet.mln.rule_model import Reason, RuleModel, build_rule_model, m_step
+from plogicnet.mln.rule_model import Reason, RuleModel, build_rule_model, m_step, report
 from plogicnet.mln.scores import RuleScores
 
 __all__ = [
@@ -20,5 +20,6 @@ __all__ = [
     "m_step",
     "newton",
     "probability",
+    "report",
     "standard_errors",
 ]

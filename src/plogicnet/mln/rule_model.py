@@ -7,10 +7,19 @@ import numpy as np
 from scipy import sparse
 
 from plogicnet.config import Config
+from plogicnet.errors import InputError
 from plogicnet.graph import RELATION, BoolArray, FloatArray, IntArray, KnowledgeGraph, TripleSet
 from plogicnet.grounding import Groundings, Network
-from plogicnet.mln.conditional import Aggregate, Blanket, base_log_odds, features, log_odds, probability
-from plogicnet.mln.learning import Pseudolikelihood, learn_weights
+from plogicnet.mln.conditional import (
+    Aggregate,
+    Blanket,
+    base_log_odds,
+    features,
+    grounding_counts,
+    log_odds,
+    probability,
+)
+from plogicnet.mln.learning import Pseudolikelihood, learn_weights, standard_errors
 from plogicnet.mln.scores import RuleScores
 from plogicnet.progress import Progress, silent
 from plogicnet.rules import RuleTable
@@ -35,6 +44,12 @@ class Evidence:
         observed = self.network.groundings.observed
         truth = observed.copy()
         if self.assumed is not None:
+            hidden = len(truth) - int(truth.sum())
+            if len(self.assumed) != hidden:
+                raise InputError(
+                    f"{len(self.assumed):,} hidden triples were judged, but these rules conclude {hidden:,}: rules were"
+                    " edited since; `plogicnet refit` learns their weights again"
+                )
             truth[~observed] = self.assumed
         return truth
 
@@ -185,14 +200,31 @@ def m_step(model: RuleModel, hidden_q: FloatArray, config: Config, seed: int) ->
     Example:
         >>> m_step(model, hidden_q, config, seed=0)  # doctest: +SKIP
     """
-    observed = model.groundings.observed
     evidence = model.evidence
     if config.mln.hidden_premises == "sampled":
         assumed = np.random.default_rng([seed, 11]).random(len(hidden_q)) < hidden_q
         evidence = replace(evidence, assumed=assumed)
+    model = replace(model, evidence=evidence)
+    objective = _objective(model, hidden_q, config)
+    weights = learn_weights(objective, config.mln, model.rules.given, model.rules.fixed, config.threads)
+    return replace(model, rules=model.rules.with_weights(weights))
+
+
+def report(model: RuleModel, hidden_q: FloatArray, config: Config) -> RuleTable:
+    """The rules as the M-step left them, with each weight's standard error and each rule's groundings counted.
+
+    Example:
+        >>> report(model, hidden_q, config).standard_error  # doctest: +SKIP
+    """
+    rules = model.rules
+    errors = standard_errors(_objective(model, hidden_q, config), rules.weight, rules.fixed, config.threads)
+    return rules.reported(errors, grounding_counts(model.groundings).sum(axis=1))
+
+
+def _objective(model: RuleModel, hidden_q: FloatArray, config: Config) -> Pseudolikelihood:
+    """What the M-step maximises."""
+    observed = model.groundings.observed
     target = np.ones(len(observed))
     target[~observed] = hidden_q
     base = model.base[model.groundings.triples.triples[:, RELATION]]
-    objective = Pseudolikelihood(evidence.matrix, base, target, config.mln.l2)
-    weights = learn_weights(objective, config.mln, model.rules.given, model.rules.fixed, config.threads)
-    return replace(model, rules=model.rules.with_weights(weights), evidence=evidence)
+    return Pseudolikelihood(model.matrix, base, target, config.mln.l2)

@@ -2,8 +2,9 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -16,6 +17,9 @@ from plogicnet.rules.syntax import parse_rule
 COLUMNS = ("pattern", "rule", "support", "hits", "precision", "weight")
 GIVEN = "given"
 """A further column, where a person gave weights: `2.5` to start from, `=2.5` to keep."""
+REPORT = ("standard_error", "groundings")
+"""Further columns, where training ended with a report."""
+NOT_COUNTED = -1
 
 
 @dataclass(frozen=True)
@@ -26,6 +30,9 @@ class RuleTable:
         weight: NaN until it is learned; a constraint has none.
         given: the weight that a person gave, to start from or to keep; NaN without one.
         fixed: whether the given weight is kept.
+        standard_error: how far the weight may be off; NaN where that is not known, infinite where the triples do not
+            tell.
+        groundings: how many instances it has; -1 where they were not counted.
 
     Example:
         >>> table = RuleTable.of([parse_rule("husband(X, Y) => wife(Y, X)")], support=[4], hits=[3])
@@ -39,6 +46,8 @@ class RuleTable:
     weight: FloatArray
     given: FloatArray
     fixed: BoolArray
+    standard_error: FloatArray
+    groundings: IntArray
 
     @classmethod
     def of(
@@ -49,15 +58,23 @@ class RuleTable:
         weight: Sequence[float] | None = None,
         given: Sequence[float] | None = None,
         fixed: Sequence[bool] | None = None,
+        standard_error: Sequence[float] | None = None,
+        groundings: Sequence[int] | None = None,
     ) -> "RuleTable":
         """A table from columns of any kind of sequence."""
+
+        def floats(column: Sequence[float] | None) -> FloatArray:
+            return np.full(len(rules), np.nan) if column is None else np.array(column, dtype=np.float64)
+
         return cls(
             tuple(rules),
             np.array(support, dtype=np.int64),
             np.array(hits, dtype=np.int64),
-            np.full(len(rules), np.nan) if weight is None else np.array(weight, dtype=np.float64),
-            np.full(len(rules), np.nan) if given is None else np.array(given, dtype=np.float64),
+            floats(weight),
+            floats(given),
             np.zeros(len(rules), dtype=bool) if fixed is None else np.array(fixed, dtype=bool),
+            floats(standard_error),
+            np.full(len(rules), NOT_COUNTED) if groundings is None else np.array(groundings, dtype=np.int64),
         )
 
     def __len__(self) -> int:
@@ -73,7 +90,8 @@ class RuleTable:
         """The lower end of the precision's 95 % interval (Wilson): 3 of 4 is less sure than 75 of 100."""
         n, z2 = np.maximum(self.support, 1), 1.96**2
         p = self.precision
-        return (p + z2 / (2 * n) - np.sqrt(z2 * (p * (1 - p) / n + z2 / (4 * n**2)))) / (1 + z2 / n)
+        lower = (p + z2 / (2 * n) - np.sqrt(z2 * (p * (1 - p) / n + z2 / (4 * n**2)))) / (1 + z2 / n)
+        return np.minimum(lower, p)  # no higher by rounding
 
     @property
     def patterns(self) -> list[str]:
@@ -88,18 +106,27 @@ class RuleTable:
     def take(self, rows: IntArray | BoolArray) -> "RuleTable":
         """Some of the rows, in the order given."""
         at = np.arange(len(self))[rows]
-        rules = tuple(self.rules[i] for i in at)
-        return RuleTable(rules, self.support[at], self.hits[at], self.weight[at], self.given[at], self.fixed[at])
+        return RuleTable(tuple(self.rules[i] for i in at), *(column[at] for column in self._columns))
 
     def with_weights(self, weights: FloatArray) -> "RuleTable":
-        """The same rules with other weights."""
-        return replace(self, weight=weights)
+        """The same rules with other weights, of which nothing is reported yet."""
+        return self.reported(np.full(len(self), np.nan), np.full(len(self), NOT_COUNTED), weights)
+
+    def reported(
+        self, standard_error: FloatArray, groundings: IntArray, weights: FloatArray | None = None
+    ) -> "RuleTable":
+        """The same rules with a report on each."""
+        weight = self.weight if weights is None else weights
+        return replace(self, weight=weight, standard_error=standard_error, groundings=groundings)
 
     def joined(self, other: "RuleTable") -> "RuleTable":
         """The rows of both."""
-        names = ("support", "hits", "weight", "given", "fixed")
-        columns = [np.concatenate([getattr(self, c), getattr(other, c)]) for c in names]
+        columns = map(np.concatenate, zip(self._columns, other._columns, strict=True))
         return RuleTable(self.rules + other.rules, *columns)
+
+    @property
+    def _columns(self) -> list[Any]:
+        return [getattr(self, column.name) for column in fields(self) if column.name != "rules"]
 
     def by_weight(self) -> "RuleTable":
         """Strongest first; constraints, which have no weight, last."""
@@ -111,25 +138,31 @@ class RuleTable:
         return {p: patterns.count(p) for p in PATTERNS if p in patterns or PATTERNS.index(p) < 4}
 
     def rows(self) -> list[dict[str, object]]:
-        """One dictionary a rule, for JSON."""
-        weights = [None if math.isnan(w) else w for w in self.weight.tolist()]
+        """One dictionary a rule, for JSON; what is not known, or not finite, is None."""
         columns = (
             self.patterns,
             map(str, self.rules),
             self.support.tolist(),
             self.hits.tolist(),
             self.precision.tolist(),
+            [w if math.isfinite(w) else None for w in self.weight.tolist()],
+            [e if math.isfinite(e) else None for e in self.standard_error.tolist()],
+            [None if n == NOT_COUNTED else n for n in self.groundings.tolist()],
         )
-        return [dict(zip(COLUMNS, values, strict=True)) for values in zip(*columns, weights, strict=True)]
+        return [dict(zip((*COLUMNS, *REPORT), values, strict=True)) for values in zip(*columns, strict=True)]
 
     def write(self, path: Path) -> None:
         """Writes the TSV file; it loads back to the same table."""
         columns: tuple[str, ...] = COLUMNS
         rows = self.rows()
         if not np.isnan(self.given).all():
-            columns = (*COLUMNS, GIVEN)
+            columns = (*columns, GIVEN)
             for row, given, fixed in zip(rows, self.given.tolist(), self.fixed.tolist(), strict=True):
                 row[GIVEN] = None if math.isnan(given) else f"={given}" if fixed else str(given)
+        if (self.groundings != NOT_COUNTED).any():
+            columns = (*columns, *REPORT)
+            for row, error in zip(rows, self.standard_error.tolist(), strict=True):
+                row["standard_error"] = None if math.isnan(error) else error
         lines = ["\t".join(columns)]
         for row in rows:
             lines.append("\t".join("" if row[c] is None else str(row[c]) for c in columns))
@@ -145,7 +178,7 @@ class RuleTable:
         if not is_table(header):
             raise InputError(f"{path}, line 1: expected the header {' '.join(COLUMNS)}, separated by tabs")
         columns = header.rstrip("\r").split("\t")
-        rules, support, hits, weight, given, fixed = [], [], [], [], [], []
+        rules, support, hits, weight, given, fixed, errors, groundings = [], [], [], [], [], [], [], []
         for number, line in enumerate(lines, 2):
             cells = line.removesuffix("\r").split("\t")
             if cells == [""]:
@@ -161,9 +194,12 @@ class RuleTable:
                 cell = row.get(GIVEN, "")
                 fixed.append(cell.startswith("="))
                 given.append(_weight(cell.removeprefix("="), needed=fixed[-1]))
+                errors.append(float(row.get("standard_error") or "nan"))
+                counted = row.get("groundings")
+                groundings.append(_count(counted) if counted else NOT_COUNTED)
             except ValueError as error:
                 raise InputError(f"{path}, line {number}: {error}") from None
-        return cls.of(rules, support, hits, weight, given, fixed)
+        return cls.of(rules, support, hits, weight, given, fixed, errors, groundings)
 
 
 def is_table(text: str) -> bool:
@@ -174,7 +210,8 @@ def is_table(text: str) -> bool:
         (False, True)
     """
     columns = tuple(text.split("\n", 1)[0].rstrip("\r").split("\t"))
-    return columns in (COLUMNS, (*COLUMNS, GIVEN))
+    further = columns[len(COLUMNS) :]
+    return columns[: len(COLUMNS)] == COLUMNS and further in ((), (GIVEN,), REPORT, (GIVEN, *REPORT), (*REPORT, GIVEN))
 
 
 def _count(cell: str) -> int:

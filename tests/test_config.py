@@ -46,7 +46,6 @@ def test_later_wins_over_earlier() -> None:
         ("kge.dimm=3", ["unknown setting 'kge.dimm'", "Did you mean 'kge.dim'", "Known in kge:"]),
         ("sede=3", ["unknown setting 'sede'", "'seed'"]),
         ("kge.model=foo", ["kge.model: 'foo' is not allowed", "one of TransE, RotatE"]),
-        ("kge.kernels=fused", ["kge.kernels: 'fused' is planned but not built yet", "built so far: auto, plain"]),
         ("kge.dim=0", ["kge.dim: 0 is out of range; it is at least 1"]),
         ("kge.dim=1.5", ["kge.dim: 1.5 is not allowed; a whole number"]),
         ("seed=true", ["seed: True is not allowed; a whole number"]),

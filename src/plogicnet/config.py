@@ -24,16 +24,15 @@ def setting(
     meaning: str,
     low: float | None = None,
     high: float | None = None,
-    later: Sequence[object] = (),
 ) -> Any:
-    """A field with its meaning, its range and the values that are agreed but not built yet.
+    """A field with its meaning and its range.
 
     Example:
         >>> @dataclass(frozen=True)
         ... class Box:
         ...     size: int = setting(3, "how large", low=1)
     """
-    about = {"meaning": meaning, "low": low, "high": high, "later": tuple(later)}
+    about = {"meaning": meaning, "low": low, "high": high}
     return field(default=default, metadata=about)
 
 
@@ -317,7 +316,7 @@ def _with(node: Any, path: list[str], value: object, key: str) -> Any:
 
 
 def _checked(value: object, hint: Any, about: Mapping[str, Any], key: str) -> object:
-    """The value in the setting's type, within its range, and built."""
+    """The value in the setting's type, within its range."""
     good, converted = _converted(value, hint)
     if not good:
         raise InputError(f"{key}: {value!r} is not allowed; {_allowed(hint)}")
@@ -336,9 +335,6 @@ def _checked(value: object, hint: Any, about: Mapping[str, Any], key: str) -> ob
                     else "finite"
                 )
                 raise InputError(f"{key}: {value!r} is out of range; it is {limits}")
-    if converted in about.get("later", ()):
-        built = [str(v) for v in get_args(hint) if v not in about["later"]]
-        raise InputError(f"{key}: {value!r} is planned but not built yet; built so far: {', '.join(built)}")
     return converted
 
 
@@ -422,7 +418,6 @@ def _yaml_lines(node: Any, depth: int, comments: bool) -> Iterator[str]:
                 _scalar(v) for part in (hint, *get_args(hint)) if get_origin(part) is Literal for v in get_args(part)
             ]
             note += f" ({' | '.join(choices)})" if choices else ""
-            note += f" [later: {', '.join(map(str, about['later']))}]" if about["later"] else ""
         text = "[" + ", ".join(_scalar(v) for v in value) + "]" if isinstance(value, tuple) else _scalar(value)
         yield _line("  " * depth + f"{_key(f.name)}: {text}", note)
 

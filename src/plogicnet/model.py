@@ -147,7 +147,7 @@ class PLogicNet:
         Args:
             graph: what to learn from.
             progress: how long steps are shown.
-            rules: rules to add to the mined ones: a path of a file, or a text in the rule syntax.
+            rules: rules to add to the mined ones: a file's path, or a text in the rule syntax.
             out: a run directory that training is kept in as it goes, so that it can be resumed.
             announce: is told what each EM iteration reached.
 
@@ -265,7 +265,9 @@ class PLogicNet:
             return []
         if not self.config.em.rules:
             raise InputError("rules are given, but em.rules=false leaves all rules out")
-        return read_statements(rules, graph) if isinstance(rules, Path) else statements_of(rules, graph)
+        # no rule is without an arrow, and hardly a file's name with one
+        named = isinstance(rules, Path) or "=>" not in rules
+        return read_statements(Path(rules), graph) if named else statements_of(str(rules), graph)
 
     def evaluate(self, split: str = "test", progress: Progress = silent) -> dict[str, object]:
         """Filtered ranks of a split by each half alone, pLogicNet and pLogicNet*, and how good the probabilities are.

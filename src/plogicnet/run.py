@@ -53,7 +53,8 @@ def begin(path: Path, config: Config, graph: KnowledgeGraph, statements: Sequenc
     (path / CHECKPOINT).mkdir()
     write_text(path / "config.yaml", config.to_yaml())
     _write_graph(path, graph)
-    write_text(path / CHECKPOINT / "written.rules", "".join(f"{statement}\n" for statement in statements))
+    if statements:
+        write_text(path / CHECKPOINT / "written.rules", "".join(f"{statement}\n" for statement in statements))
     write_text(path / BEGUN, json.dumps({"format": FORMAT, "version": VERSION}) + "\n")
 
 

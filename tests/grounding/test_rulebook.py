@@ -42,8 +42,6 @@ def test_without_mining_there_are_the_written_rules_alone() -> None:
     assert mined.rules.fixed.tolist() == [False, True]
     assert math.isnan(mined.rules.given[0])
     assert mined.rules.given[1] == 1.5
-    nothing = found("", rules__mine=False)
-    assert (len(nothing.rules), len(nothing.constraints)) == (0, 0)
 
 
 def test_written_rules_are_added_to_the_mined_ones_whatever_their_precision() -> None:

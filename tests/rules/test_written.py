@@ -49,9 +49,10 @@ def test_a_file_in_the_syntax(tmp_path: Path, newline: str, mark: str) -> None:
     assert statements_of(TEXT, GRAPH) == expected
 
 
-def test_an_empty_file_has_no_rules(tmp_path: Path) -> None:
+def test_a_file_without_rules_is_refused(tmp_path: Path) -> None:
     (tmp_path / "none.rules").write_text("# nothing\n\n")
-    assert read_statements(tmp_path / "none.rules", GRAPH) == []
+    with pytest.raises(InputError, match="there is no rule"):
+        read_statements(tmp_path / "none.rules", GRAPH)
 
 
 def learned_table() -> RuleTable:
@@ -65,7 +66,7 @@ def learned_table() -> RuleTable:
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n"])
 def test_a_table_of_a_run(tmp_path: Path, newline: str) -> None:
-    """What a person gave is given again; what was learned is where to start from."""
+    """What a person gave is given again; what was learned is learned anew."""
     file = tmp_path / "rules.tsv"
     learned_table().write(file)
     lines = file.read_text().splitlines()
@@ -74,7 +75,7 @@ def test_a_table_of_a_run(tmp_path: Path, newline: str) -> None:
     assert [(s.weight, s.fixed, s.line) for s in read_statements(file, GRAPH)] == [
         (2.5, False, 2),
         (-1.0, True, 4),
-        (0.5, False, 5),
+        (None, False, 5),
         (None, False, 6),
     ]
     assert tuple(s.rule for s in read_statements(file, GRAPH)) == learned_table().rules

@@ -203,7 +203,7 @@ def refit(
 
     model = _load(run, device, threads)
     with _open_run(run):
-        model.refit(rules, for_stderr(), run)
+        model.refit(rules or run / "rules.tsv", for_stderr(), run)
     _show_trained(model, run, as_json)
 
 
@@ -436,6 +436,10 @@ def _refuse_existing(out: Path) -> None:
         raise InputError(f"--out {out}: a file is there; name a new directory")
     if (out / "metrics.json").exists():
         raise InputError(f"--out {out}: a finished run is there; name another directory or remove it")
+    if (out / "run.json").exists():
+        raise InputError(
+            f"--out {out}: an unfinished run is there; `plogicnet resume {out}` goes on with it, or remove it"
+        )
 
 
 def _cost(graph: "KnowledgeGraph", settings: "Config") -> str:

@@ -1,5 +1,6 @@
 """The rules of a run: mined, written by people, or both."""
 
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -13,6 +14,8 @@ from plogicnet.grounding.sql import mine_sql
 from plogicnet.memory import allowed_bytes
 from plogicnet.progress import Progress, silent
 from plogicnet.rules import Rule, RuleTable, Statement
+
+log = logging.getLogger(__name__)
 
 
 def find_rules(
@@ -55,6 +58,9 @@ def _with_statements(mined: Mined, graph: KnowledgeGraph, config: Config, statem
         graph, tuple(s.rule for s in written), config.rules.counting, False, config.grounding, config.threads
     )
     support, hits = network.counts()
+    for rule, concluded in zip(network.rules, support.tolist(), strict=True):
+        if not concluded:
+            log.warning("%s: concludes nothing from the training triples", rule)
     table = RuleTable.of(
         network.rules, support.tolist(), hits.tolist(), None, list(map(_given, written)), [s.fixed for s in written]
     )

@@ -87,6 +87,8 @@ class VectorModel:
     def __init__(self, entities: int, relations: int, settings: config.KGE, device: str = "cpu") -> None:
         self.settings = settings
         self.device = pick_device(device)
+        if settings.kernels == "fused" and self.device.type != "cuda":
+            raise InputError("kge.kernels: fused steps need a GPU; use --device cuda, or kge.kernels=auto")
         self.geometry = make_geometry(settings, self.device)
         self.relations = relations
         self.slope, self.offset = 1.0, 0.0

@@ -187,7 +187,7 @@ class RuleTable:
                 if len(cells) != len(columns):
                     raise ValueError(f"{len(cells)} cells where {len(columns)} are meant, separated by tabs")
                 row = dict(zip(columns, cells, strict=True))
-                rules.append(parse_rule(row["rule"]))
+                rules.append(_rule(row["rule"]))
                 support.append(_count(row["support"]))
                 hits.append(_count(row["hits"]))
                 weight.append(_weight(row["weight"]))
@@ -200,6 +200,14 @@ class RuleTable:
             except ValueError as error:
                 raise InputError(f"{path}, line {number}: {error}") from None
         return cls.of(rules, support, hits, weight, given, fixed, errors, groundings)
+
+
+def _rule(text: str) -> Rule:
+    """A rule that stands in a cell; what is wrong with it is said without a line of its own."""
+    try:
+        return parse_rule(text)
+    except InputError as error:
+        raise InputError(str(error).removeprefix("rule, line 1, ")) from None
 
 
 def is_table(text: str) -> bool:

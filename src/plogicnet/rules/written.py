@@ -49,6 +49,8 @@ def statements_of(text: str, graph: KnowledgeGraph, file: str = "rules") -> list
 
 def _checked(statements: list[Statement], file: str) -> list[Statement]:
     """Refuses what no single line shows to be wrong, and weights that would say nothing."""
+    if not statements:
+        raise InputError(f"{file}: there is no rule in it")
     first: dict[Rule, int] = {}
     for statement in statements:
         earlier = first.setdefault(statement.rule.renamed, statement.line)
@@ -60,7 +62,7 @@ def _checked(statements: list[Statement], file: str) -> list[Statement]:
 
 
 def _of_table(table: RuleTable, graph: KnowledgeGraph, file: str, lines: list[int]) -> list[Statement]:
-    """The rules of a table; its weights are given ones, else where to start from."""
+    """The rules of a table with their given weights; what was learned is learned again."""
     statements = []
     for row, (rule, line) in enumerate(zip(table.rules, lines, strict=True)):
         for atom in (*rule.body, rule.head):
@@ -69,6 +71,6 @@ def _of_table(table: RuleTable, graph: KnowledgeGraph, file: str, lines: list[in
                 graph.entities.ids(term.name for term in (atom.head, atom.tail) if isinstance(term, Constant))
             except InputError as error:
                 raise InputError(f"{file}, line {line}: {error}") from None
-        weight = table.weight[row] if math.isnan(table.given[row]) else table.given[row]
+        weight = table.given[row]
         statements.append(Statement(rule, None if math.isnan(weight) else float(weight), bool(table.fixed[row]), line))
     return statements

@@ -4,7 +4,7 @@ import itertools
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 from plogicnet.errors import InputError
 
@@ -208,7 +208,9 @@ def chain_rule(steps: Sequence[Step], relation: str) -> Rule:
     shown = dict.fromkeys(node for pair in ends for node in pair)
     named = dict(zip(shown, _variables(), strict=False))
     body = (Atom(step.relation, named[head], named[tail]) for step, (head, tail) in zip(steps, ends, strict=True))
-    return Rule(tuple(body), Atom(relation, named[0], named[len(steps)]))
+    rule = Rule(tuple(body), Atom(relation, named[0], named[len(steps)]))
+    rule.__dict__["chain"] = tuple(steps)  # known already; mining makes thousands of these
+    return rule
 
 
 def irreflexive(relation: str) -> Rule:
@@ -223,7 +225,12 @@ def irreflexive(relation: str) -> Rule:
 
 
 def _variables() -> Iterator[Variable]:
-    return map(Variable, itertools.chain("XYZUVW", (f"X{i}" for i in itertools.count(1))))
+    return map(_variable, itertools.chain("XYZUVW", (f"X{i}" for i in itertools.count(1))))
+
+
+@cache
+def _variable(name: str) -> Variable:
+    return Variable(name)
 
 
 def _name(name: str) -> str:

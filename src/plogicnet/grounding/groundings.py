@@ -199,11 +199,11 @@ def _compositions(
 
 def _padded(premises: IntArray, width: int) -> IntArray:
     """Rows of the same width; a premise that occurs twice in a grounding counts once."""
-    for later in range(1, premises.shape[1]):
-        repeated = np.any(premises[:, :later] == premises[:, [later]], axis=1)
-        premises[repeated, later] = -1
-    missing = width - premises.shape[1]
-    return np.pad(premises, ((0, 0), (0, missing)), constant_values=-1)
+    rows = np.full((len(premises), width), -1, dtype=np.int64)
+    for at in range(premises.shape[1]):
+        repeated = np.any(premises[:, :at] == premises[:, [at]], axis=1) if at else np.zeros(len(rows), dtype=bool)
+        rows[:, at] = np.where(repeated, -1, premises[:, at])
+    return rows
 
 
 def _none() -> IntArray:

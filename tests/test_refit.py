@@ -57,7 +57,9 @@ def test_a_row_is_removed_and_a_weight_is_given(tmp_path: Path) -> None:
     removed, kept = rules[0], rules[1]
     edited = [header + "\tgiven"] + [line + ("\t=0.75" if i == 1 else "\t") for i, line in enumerate(lines) if i]
     (run / "rules.tsv").write_text("\n".join(edited) + "\n")
-    PLogicNet.load(run).refit(out=run)
+    with pytest.raises(InputError, match="plogicnet refit"):
+        PLogicNet.load(run)
+    PLogicNet.load(run, edited=True).refit(out=run)
     model = PLogicNet.load(run)
     after = weights(model)
     assert set(after) == set(before) - {removed}
@@ -134,7 +136,7 @@ def test_edited_rules_ask_for_a_refit_where_judged_triples_are_premises(tmp_path
     table.take(np.arange(len(table)) > 2).write(run / "rules.tsv")
     with pytest.raises(InputError, match="plogicnet refit"):
         PLogicNet.load(run).evaluate()
-    PLogicNet.load(run).refit(out=run)
+    PLogicNet.load(run, edited=True).refit(out=run)
     PLogicNet.load(run).evaluate()
 
 
@@ -145,3 +147,22 @@ def test_a_refitted_run_goes_on(tmp_path: Path) -> None:
     model = PLogicNet.resume(run, {"em.iterations": 2})
     assert [line["iteration"] for line in model.history] == [1, 2]
     assert set(weights(model)) == {"husband(X, Y) => wife(Y, X)"}
+
+
+def test_a_refit_into_another_directory_is_a_run_of_its_own(tmp_path: Path) -> None:
+    model = trained(tmp_path / "run").refit("husband(X, Y) => wife(Y, X)", out=tmp_path / "other")
+    assert weights(PLogicNet.load(tmp_path / "other")) == weights(model)
+
+
+def test_a_row_that_a_person_added_needs_no_counts(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    trained(run)
+    file = run / "rules.tsv"
+    columns = len(file.read_text().split("\n", 1)[0].split("\t"))
+    written = "wife(X, Y) & parent(X, Z) => parent(Y, Z)"
+    file.write_text(file.read_text() + f"\t{written}" + "\t" * (columns - 2) + "\n")
+    PLogicNet.load(run, edited=True).refit(file, out=run)
+    table = PLogicNet.load(run).rules
+    row = [str(rule) for rule in table.rules].index(written)
+    assert table.support[row] > 0
+    assert np.isfinite(table.weight[row])

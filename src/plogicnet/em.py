@@ -12,6 +12,7 @@ import torch
 from scipy import special
 
 from plogicnet.config import Config
+from plogicnet.errors import InputError
 from plogicnet.evaluation import Ranks, System, rank, sample, summary
 from plogicnet.graph import BoolArray, FloatArray, KnowledgeGraph, TripleSet
 from plogicnet.kge import Checkpoint, Embedding, Examples, VectorModel, platt
@@ -67,6 +68,8 @@ def begin(
     Example:
         >>> begin(graph, config, rules, constraints)  # doctest: +SKIP
     """
+    if config.em.targets == "soft" and config.em.hidden_negatives == "explicit":
+        raise InputError("em.hidden_negatives=explicit goes with em.targets=hard: soft targets reject no triple")
     model = build_rule_model(graph, config, rules, constraints, progress=progress)
     hidden_q = np.zeros(len(model.groundings.hidden))
     embedding = make_embedding(graph, config) if config.em.embedding else None
@@ -196,6 +199,8 @@ def _no_rules(graph: KnowledgeGraph) -> RuleScores:
 
 def _scale(graph: KnowledgeGraph, config: Config, embedding: Embedding) -> None:
     """Makes σ(score) of a softmax-trained model a probability, by validation triples against sampled corruptions."""
+    if not len(graph.valid):
+        return
     labels = sample(graph, "valid", ["train", "valid"], config.seed)
     scores = embedding.score(labels.triples).double().cpu().numpy()
     embedding.rescale(*platt(scores, labels.label, labels.count))

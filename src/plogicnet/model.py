@@ -26,7 +26,7 @@ from plogicnet.evaluation import (
     sample,
 )
 from plogicnet.graph import HEAD, RELATION, TAIL, BoolArray, FloatArray, IntArray, KnowledgeGraph, TripleSet
-from plogicnet.grounding import Mined, find_rules
+from plogicnet.grounding import Mined, Network, find_rules
 from plogicnet.kge import Checkpoint
 from plogicnet.mln import Reason, RuleScores, probability
 from plogicnet.mln import report as report_on_rules
@@ -161,6 +161,8 @@ class PLogicNet:
         if graph.held_out:
             log.warning("no valid split: %d training triples are held out for λ and calibration", graph.held_out)
         if out is not None:
+            if run.is_complete(Path(out)):
+                raise InputError(f"{out}: a finished run is there; name another directory or remove it")
             run.begin(Path(out), config, graph, statements)
         return self._trained(run.Unfinished(config, graph, statements, None, None, 0), progress, out, announce)
 
@@ -203,7 +205,9 @@ class PLogicNet:
             table, constraints = found.rules, found.constraints
         last = refit(f.graph, config, f.outcome, table, constraints, self.clock, progress)
         if out is not None:
-            run.keep(Path(out), f.graph, last, f.candidates, last.iteration)
+            if not (Path(out) / run.BEGUN).exists():
+                run.begin(Path(out), config, f.graph, [])
+            run.keep(Path(out), f.graph, last, f.candidates, last.iteration, final=True)
         return self._finished(f.graph, last, f.candidates, progress, out)
 
     def _trained(
@@ -227,6 +231,8 @@ class PLogicNet:
             if out is not None:
                 run.keep(Path(out), graph, now, candidates, best.iteration)
 
+        if start.final:
+            return self._finished(graph, last, candidates, progress, out)
         outcome = run_em(graph, config, last, self.clock, progress, checkpoint, reached, start.best)
         return self._finished(graph, outcome, candidates, progress, out)
 
@@ -267,7 +273,10 @@ class PLogicNet:
             raise InputError("rules are given, but em.rules=false leaves all rules out")
         # no rule is without an arrow, and hardly a file's name with one
         named = isinstance(rules, Path) or "=>" not in rules
-        return read_statements(Path(rules), graph) if named else statements_of(str(rules), graph)
+        statements = read_statements(Path(rules), graph) if named else statements_of(str(rules), graph)
+        body = tuple(s.rule for s in statements if not s.rule.negated)
+        Network(graph, body, self.config.rules.counting, settings=self.config.grounding).require_engines()
+        return statements
 
     def evaluate(self, split: str = "test", progress: Progress = silent) -> dict[str, object]:
         """Filtered ranks of a split by each half alone, pLogicNet and pLogicNet*, and how good the probabilities are.
@@ -388,13 +397,15 @@ class PLogicNet:
         run.write(Path(path), self.config, f.graph, f.outcome, self.metrics, self.clock.seconds)
 
     @classmethod
-    def load(cls, path: str | Path, settings: Mapping[str, object] | None = None) -> "PLogicNet":
+    def load(cls, path: str | Path, settings: Mapping[str, object] | None = None, edited: bool = False) -> "PLogicNet":
         """Opens a run directory; settings by dotted key, as the device, may differ from the run's own.
+
+        With `edited`, its rules.tsv may have been changed by hand; then `refit` must be called before anything else.
 
         Example:
             >>> PLogicNet.load("runs/family").evaluate()  # doctest: +SKIP
         """
-        config, graph, outcome, metrics = run.read(Path(path), settings or {})
+        config, graph, outcome, metrics = run.read(Path(path), settings or {}, edited)
         _use_threads(config)
         model = cls(config)
         model.metrics = metrics

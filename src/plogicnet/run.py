@@ -1,8 +1,10 @@
 """A run directory: everything needed to evaluate, predict and explain, in files that people and programs can read."""
 
+import hashlib
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import csv
+from safetensors import SafetensorError
 
 from plogicnet.config import Config
 from plogicnet.errors import InputError
@@ -46,7 +49,9 @@ def begin(path: Path, config: Config, graph: KnowledgeGraph, statements: Sequenc
     Example:
         >>> begin(Path("runs/family"), config, graph, [])  # doctest: +SKIP
     """
+    require_own(path)
     path.mkdir(parents=True, exist_ok=True)
+    (path / ".lock").touch()
     for name in (BEGUN, COMPLETE, "labels.tsv"):
         (path / name).unlink(missing_ok=True)
     shutil.rmtree(path / CHECKPOINT, ignore_errors=True)
@@ -58,8 +63,22 @@ def begin(path: Path, config: Config, graph: KnowledgeGraph, statements: Sequenc
     write_text(path / BEGUN, json.dumps({"format": FORMAT, "version": VERSION}) + "\n")
 
 
-def keep(path: Path, graph: KnowledgeGraph, outcome: "Outcome", candidates: int, best: int) -> None:
+def require_own(path: Path) -> None:
+    """An error where a directory holds files that are no run's: they might be written over.
+
+    Example:
+        >>> require_own(Path("nowhere"))
+    """
+    if path.is_dir() and any(path.iterdir()) and not ((path / ".lock").exists() or (path / BEGUN).exists()):
+        raise InputError(f"{path}: the directory is not empty and holds no run; name a new one")
+
+
+def keep(
+    path: Path, graph: KnowledgeGraph, outcome: "Outcome", candidates: int, best: int, final: bool = False
+) -> None:
     """Keeps what an EM iteration left behind, so that training can go on from it; only the last and the best are kept.
+
+    A final one is not trained further: only calibration and figures are left to do.
 
     Example:
         >>> keep(Path("runs/family"), graph, outcome, candidates=10, best=1)  # doctest: +SKIP
@@ -68,7 +87,7 @@ def keep(path: Path, graph: KnowledgeGraph, outcome: "Outcome", candidates: int,
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     _write_outcome(folder, graph, outcome)
-    reached = {"candidates": candidates, "lambda": outcome.lambda_, "best": best}
+    reached = {"candidates": candidates, "lambda": outcome.lambda_, "best": best, "final": final}
     write_text(folder / REACHED, json.dumps(reached) + "\n")
     (path / CHECKPOINT / E_STEP).unlink(missing_ok=True)  # that E-step is over
     for other in _kept(path):
@@ -93,6 +112,7 @@ def write(
     write_text(path / "config.yaml", config.to_yaml())
     _write_outcome(path, graph, outcome)
     write_text(path / "timings.json", json.dumps({k: round(v, 3) for k, v in seconds.items()}, indent=1) + "\n")
+    metrics = metrics | {"rules_sha256": _digest(path / "rules.tsv")}
     write_text(path / COMPLETE, json.dumps(metrics, indent=1) + "\n")
     tidy(path)
 
@@ -140,6 +160,7 @@ class Unfinished:
         candidates: how many rules were counted; 0 before the first iteration is over.
         complete: whether it was trained to its end; `last` then is what it holds, and later iterations that were no
             better are forgotten.
+        final: whether `last` is not to be trained further.
     """
 
     config: Config
@@ -149,6 +170,7 @@ class Unfinished:
     best: "Outcome | None"
     candidates: int
     complete: bool = False
+    final: bool = False
 
 
 def is_complete(path: Path) -> bool:
@@ -183,12 +205,18 @@ def read_unfinished(path: Path, settings: Mapping[str, object]) -> Unfinished:
     Example:
         >>> read_unfinished(Path("runs/family"), {})  # doctest: +SKIP
     """
+    with _damage_said(path):
+        return _read_unfinished(path, settings)
+
+
+def _read_unfinished(path: Path, settings: Mapping[str, object]) -> Unfinished:
     require_begun(path)
     config = Config().with_file(path / "config.yaml").with_values(settings)
     graph = _read_graph(path)
     if is_complete(path):
         _require_complete(path)
         metrics = _read_json(path / COMPLETE)
+        _require_unedited(path, metrics)
         whole = _read_outcome(path, config, graph, metrics["lambda"], metrics.get("iteration"))
         last = replace(whole, history=whole.history[: whole.iteration])
         _require_vectors(path, config, last, best=bool(config.em.patience))
@@ -207,7 +235,8 @@ def read_unfinished(path: Path, settings: Mapping[str, object]) -> Unfinished:
         outcomes[i] = _read_outcome(folder, config, graph, _read_json(folder / REACHED)["lambda"], i)
         _require_vectors(folder, config, outcomes[i], best=bool(config.em.patience) and i == reached["best"])
     best = outcomes.get(reached["best"]) if config.em.patience else None
-    return Unfinished(config, graph, statements, outcomes[max(kept)], best, reached["candidates"])
+    last, final = outcomes[max(kept)], reached.get("final", False)
+    return Unfinished(config, graph, statements, last, best, reached["candidates"], final=final)
 
 
 def _require_vectors(folder: Path, config: Config, outcome: "Outcome", best: bool) -> None:
@@ -237,6 +266,8 @@ def _read_json(file: Path) -> dict[str, Any]:
         content: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise InputError(f"{file} is damaged: {error}") from None
+    if not isinstance(content, dict):
+        raise InputError(f"{file} is damaged: expected a JSON object")
     return content
 
 
@@ -259,15 +290,47 @@ def read_rules(path: Path) -> RuleTable:
     return RuleTable.read(path / "rules.tsv").by_weight()
 
 
-def read(path: Path, settings: Mapping[str, object]) -> tuple[Config, KnowledgeGraph, "Outcome", dict[str, Any]]:
-    """Opens a complete run; settings by dotted key override its own.
+def _digest(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def _require_unedited(path: Path, metrics: Mapping[str, Any]) -> None:
+    if metrics.get("rules_sha256", _digest(path / "rules.tsv")) != _digest(path / "rules.tsv"):
+        raise InputError(f"{path}: rules.tsv was edited; `plogicnet refit {path}` learns the weights of its rules")
+
+
+@contextmanager
+def _damage_said(path: Path) -> Iterator[None]:
+    """What a broken file makes libraries raise, as a message about the run."""
+    try:
+        yield
+    except (pa.ArrowException, SafetensorError, KeyError, AttributeError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{path} is damaged: {type(error).__name__}: {error}") from None
+
+
+def read(
+    path: Path, settings: Mapping[str, object], edited: bool = False
+) -> tuple[Config, KnowledgeGraph, "Outcome", dict[str, Any]]:
+    """Opens a complete run; settings by dotted key override its own. Rules may be edited only where that is said.
 
     Example:
         >>> config, graph, outcome, metrics = read(Path("runs/family"), {})  # doctest: +SKIP
     """
+    with _damage_said(path):
+        return _read(path, settings, edited)
+
+
+def _read(
+    path: Path, settings: Mapping[str, object], edited: bool
+) -> tuple[Config, KnowledgeGraph, "Outcome", dict[str, Any]]:
     _require_complete(path)
     config = Config().with_file(path / "config.yaml").with_values(settings)
     metrics = _read_json(path / COMPLETE)
+    if not edited:
+        _require_unedited(path, metrics)
+    metrics.pop("rules_sha256", None)
     graph = _read_graph(path)
     if config.em.embedding and not (path / "embeddings.safetensors").is_file():
         raise InputError(f"{path} is damaged: its file embeddings.safetensors is missing")

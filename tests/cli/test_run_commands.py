@@ -271,9 +271,12 @@ def test_several_seeds(call: Call, graph: Path, tmp_path: Path) -> None:
     code, _, said = call("train", graph, "--out", tmp_path / "one", "--seed", 1, *QUICK)
     assert code == 0, said
     assert different(out / "seed-1", tmp_path / "one") == []
-    said = refused(call, "train", graph, "--out", out, "--seeds", "3,1", *QUICK)
-    assert "a finished run is there" in said
-    assert not (out / "seed-3").exists()
+    more = answer(call, "train", graph, "--out", out, "--seeds", "1,3", *QUICK)
+    assert set(more["runs"]) == {"1", "3"}
+    assert different(out / "seed-1", tmp_path / "one") == [], "what is done is not trained again"
+    said = refused(call, "train", graph, "--out", out, "--seeds", "4,1", *QUICK, "--set", "kge.dim=3")
+    assert "other settings" in said
+    assert not (out / "seed-4").exists()
 
 
 @pytest.mark.parametrize("seeds", ["", "a", "0,0", "-1", "0,,1", "1.5", "0,99999999999"])

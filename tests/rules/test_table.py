@@ -118,7 +118,6 @@ def test_take_join_and_with_weights() -> None:
         "inverse\ta(X, Y) => b(Y, X)\t4\t3\t0.75\t0.5\tmore",
         "inverse\ta(X, Y) b(Y, X)\t4\t3\t0.75\t0.5",
         "inverse\ta(X, Y) => b(Y, X)\tfour\t3\t0.75\t0.5",
-        "inverse\ta(X, Y) => b(Y, X)\t4\t\t0.75\t0.5",
         "inverse\ta(X, Y) => b(Y, X)\t4\t3\t0.75\theavy",
         "inverse\ta(X, Y) => b(Y, X)\t4\t3\t0.75\tinf",
         "inverse\ta(X, Y) => b(Y, X)\t4\t-3\t0.75\t0.5",

@@ -131,21 +131,34 @@ def train(
     as_json: Json = False,
 ) -> None:
     """Train rules and vectors together on a graph, into a run directory."""
+    from plogicnet.config import Config
     from plogicnet.model import PLogicNet
     from plogicnet.progress import for_stderr
+    from plogicnet.run import is_complete
 
     settings = make_config(preset or (None if graph else DEMO_PRESET), config, assignments, seed, device, threads)
     runs = {s: out / f"seed-{s}" for s in _parse_seeds(seeds)} if seeds is not None else {settings.seed: out}
     each = {s: settings.with_values({"seed": s}) for s in runs}
-    for folder in runs.values():
-        _refuse_existing(folder)
+    for number, folder in runs.items():
+        if seeds is None or not (folder / "run.json").exists():
+            _refuse_existing(folder)
+        elif replace(Config().with_file(folder / "config.yaml"), device="auto", threads=0) != replace(
+            each[number], device="auto", threads=0
+        ):
+            raise InputError(f"{folder}: a run with other settings is there; name another directory or remove it")
     opened = open_source(graph, settings, columns, split)
     PLogicNet(settings).statements(rules, opened)  # a mistake is said before anything is made
     print(_cost(opened, settings), file=sys.stderr)
     models = {}
     for number, folder in runs.items():
-        with _new_run(folder), _resumable(folder):
-            models[number] = PLogicNet(each[number]).fit(opened, for_stderr(), rules, folder, _announce)
+        if is_complete(folder):  # of several seeds, those that are done are not trained again
+            models[number] = PLogicNet.load(folder)
+        elif (folder / "run.json").exists():
+            with _open_run(folder), _resumable(folder):
+                models[number] = PLogicNet.resume(folder, {}, for_stderr(), _announce)
+        else:
+            with _new_run(folder), _resumable(folder):
+                models[number] = PLogicNet(each[number]).fit(opened, for_stderr(), rules, folder, _announce)
     if len(models) > 1 or seeds is not None:
         _show_seeds(models, out, as_json)
     else:
@@ -193,7 +206,9 @@ def resume(
 @app.command()
 def refit(
     run: Run,
-    rules: RulesFile = None,
+    rules: Annotated[
+        Path | None, typer.Option("--rules", help="A file of rules, instead of all that the run has.")
+    ] = None,
     device: Device = None,
     threads: Threads = None,
     as_json: Json = False,
@@ -201,7 +216,7 @@ def refit(
     """Learn the rule weights again, after rules were edited (in the run's rules.tsv, or given by --rules)."""
     from plogicnet.progress import for_stderr
 
-    model = _load(run, device, threads)
+    model = _load(run, device, threads, edited=True)
     with _open_run(run):
         model.refit(rules or run / "rules.tsv", for_stderr(), run)
     _show_trained(model, run, as_json)
@@ -251,7 +266,10 @@ def _show_seeds(models: Mapping[int, "PLogicNet"], out: Path, as_json: bool) -> 
     from plogicnet.cli.show import console, seeds_table
     from plogicnet.evaluation import over_seeds
 
-    split = "test" if all("test" in model.metrics for model in models.values()) else "valid"
+    split = next((s for s in ("test", "valid") if all(s in model.metrics for model in models.values())), None)
+    if split is None:
+        print(f"runs saved in {out}/seed-*; the graph has no triples to evaluate on")
+        return
     figures = over_seeds([model.metrics[split] for model in models.values()])  # type: ignore[misc]
     if as_json:
         print_json({"runs": {str(s): str(out / f"seed-{s}") for s in models}, split: figures})
@@ -382,11 +400,11 @@ def show_rules(
     console().print(rules_table(f"{len(rows):,} rules", rows))
 
 
-def _load(run: Path, device: str | None, threads: int | None) -> "PLogicNet":
+def _load(run: Path, device: str | None, threads: int | None, edited: bool = False) -> "PLogicNet":
     from plogicnet.model import PLogicNet
 
     options = {"device": device, "threads": threads}
-    return PLogicNet.load(run, {key: value for key, value in options.items() if value is not None})
+    return PLogicNet.load(run, {key: value for key, value in options.items() if value is not None}, edited)
 
 
 @contextmanager
@@ -432,10 +450,13 @@ def _resumable(run: Path) -> Iterator[None]:
 
 
 def _refuse_existing(out: Path) -> None:
+    from plogicnet.run import require_own
+
     if out.is_file():
         raise InputError(f"--out {out}: a file is there; name a new directory")
     if (out / "metrics.json").exists():
         raise InputError(f"--out {out}: a finished run is there; name another directory or remove it")
+    require_own(out)
     if (out / "run.json").exists():
         raise InputError(
             f"--out {out}: an unfinished run is there; `plogicnet resume {out}` goes on with it, or remove it"

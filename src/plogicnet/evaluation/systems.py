@@ -114,7 +114,7 @@ def keys(system: System | Calibration, of: Scored) -> Keys:
         lift = torch.where(of.reached, system.p_w * of.p_w + system.reached, 0.0)
         return Keys(system.score * score + lift, score)
     if not system.embedding:
-        return Keys(of.p_w, torch.zeros_like(score))
+        return Keys(of.p_w, of.evidence)  # log-odds tell apart what p_w rounds to one
     if system.rule_share == 0:
         return Keys(score, score)
     if system.combine == "probability":

@@ -82,6 +82,7 @@ def ground_network(
     hidden_premises: bool = False,
     threads: int = 0,
     progress: Progress = silent,
+    check: Callable[[World], None] = lambda _: None,
 ) -> Groundings:
     """Finds H and links every grounding whose hypothesis is in O ∪ H.
 
@@ -101,7 +102,9 @@ def ground_network(
     hidden = hidden[np.append(True, hidden[1:] != hidden[:-1])[: len(hidden)]]
     variables = TripleSet.of_keys(np.sort(np.concatenate([observed.keys, hidden])), observed.entities)
     if hidden_premises:
-        found = _ground_all(World(variables), chains, counting, threads, progress)
+        world = World(variables)
+        check(world)
+        found = _ground_all(world, chains, counting, threads, progress)
         inside = variables.contains_keys(found.key)
         found = Found(found.rule[inside], found.key[inside], found.premises[inside])
     else:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from importlib.util import find_spec
 
 import numpy as np
 
@@ -46,7 +47,7 @@ class Network:
     @cached_property
     def groundings(self) -> Groundings:
         """Every grounding, and the hidden triples."""
-        self._require_memory()
+        self.require_memory()
         walked, joined = self._walked, self._joined
         # where hidden triples can be premises, each engine would need the hidden triples of the other
         if not walked or (joined and self.linked):
@@ -55,7 +56,15 @@ class Network:
         parts = []
         if walked or not joined:
             chains = [self._chain(i) for i in walked]
-            native = ground_network(observed, chains, self.counting, self.linked, self.threads, self.progress)
+            numbers = np.array(walked, dtype=np.int64)
+
+            def check(world: World) -> None:
+                """With hidden premises there are more groundings than O alone has."""
+                expected = np.zeros(len(self.rules))
+                expected[numbers] = expected_groundings(world, chains)
+                self._refuse_beyond_memory(expected)
+
+            native = ground_network(observed, chains, self.counting, self.linked, self.threads, self.progress, check)
             parts.append((walked, native))
         if joined:
             clauses = [clause_of(self.rules[i], self.graph) for i in joined]
@@ -89,12 +98,22 @@ class Network:
 
     def counts(self) -> tuple[IntArray, IntArray]:
         """Support and hits of each rule."""
+        self.require_memory()
         support, hits = np.zeros((2, len(self.rules)), dtype=np.int64)
-        for i in self._walked:
-            support[i], hits[i] = count(self._world, self._chain(i), self.counting)
+        with self.progress("counting written rules", len(self._walked)) as advance:
+            for i in self._walked:
+                support[i], hits[i] = count(self._world, self._chain(i), self.counting)
+                advance()
         if self._joined:
             support[self._joined], hits[self._joined] = self._counted_by_sql(self.counting)
         return support, hits
+
+    def require_engines(self) -> None:
+        """Says before any work which rule needs an engine that is not there."""
+        if self._joined and find_spec("duckdb") is None:
+            rule = self.rules[self._joined[0]]
+            why = "is no chain of relations, so" if rule.chain is None else "is to go to the SQL engine:"
+            raise InputError(f"{rule} {why} it needs DuckDB; install it with: pip install 'plogicnet[sql]'")
 
     def expected(self) -> FloatArray:
         """How many groundings each rule has, self-supporting ones counted: what grounding will cost."""
@@ -142,11 +161,12 @@ class Network:
         clauses = [clause_of(self.rules[i], self.graph) for i in self._joined]
         return count_sql(self.graph.observed, clauses, counting, self.threads, memory_mb=self._sql_memory)
 
-    def _require_memory(self) -> None:
+    def require_memory(self) -> None:
         """Refuses, before any is made, more groundings than the memory holds."""
-        if not self.rules:
-            return
-        expected = self.expected()
+        if self.rules:
+            self._refuse_beyond_memory(self.expected())
+
+    def _refuse_beyond_memory(self, expected: FloatArray) -> None:
         needed, allowed = expected.sum() * GROUNDING_BYTES, allowed_bytes(self.settings.memory_mb)
         if needed > allowed:
             worst = int(np.argmax(expected))

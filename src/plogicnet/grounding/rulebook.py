@@ -39,10 +39,12 @@ def find_rules(
         mined = mine_sql(graph, config.rules, config.threads, progress, memory_mb)
     else:
         mined = mine(graph, config.rules, config.threads, progress)
-    return _with_statements(mined, graph, config, statements) if statements else mined
+    return _with_statements(mined, graph, config, statements, progress) if statements else mined
 
 
-def _with_statements(mined: Mined, graph: KnowledgeGraph, config: Config, statements: Sequence[Statement]) -> Mined:
+def _with_statements(
+    mined: Mined, graph: KnowledgeGraph, config: Config, statements: Sequence[Statement], progress: Progress
+) -> Mined:
     at = {rule: i for i, rule in enumerate(mined.rules.rules)}
     given, fixed = mined.rules.given.copy(), mined.rules.fixed.copy()
     new: list[Statement] = []
@@ -55,12 +57,14 @@ def _with_statements(mined: Mined, graph: KnowledgeGraph, config: Config, statem
     rules = replace(mined.rules, given=given, fixed=fixed)
     written = [s for s in new if s.rule.pattern != "irreflexive"]
     network = Network(
-        graph, tuple(s.rule for s in written), config.rules.counting, False, config.grounding, config.threads
+        graph, tuple(s.rule for s in written), config.rules.counting, False, config.grounding, config.threads, progress
     )
     support, hits = network.counts()
-    for rule, concluded in zip(network.rules, support.tolist(), strict=True):
+    for rule, concluded, known in zip(network.rules, support.tolist(), hits.tolist(), strict=True):
         if not concluded:
             log.warning("%s: concludes nothing from the training triples", rule)
+        elif not known:
+            log.warning("%s: none of the %d triples that it concludes is a training triple", rule, concluded)
     table = RuleTable.of(
         network.rules, support.tolist(), hits.tolist(), None, list(map(_given, written)), [s.fixed for s in written]
     )

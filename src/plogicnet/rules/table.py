@@ -223,7 +223,8 @@ def is_table(text: str) -> bool:
 
 
 def _count(cell: str) -> int:
-    number = int(cell)
+    """0 where none stands: a rule that a person added is counted when it is used."""
+    number = int(cell or 0)
     if not 0 <= number < 2**63:
         raise ValueError(f"{cell} is no count")
     return number

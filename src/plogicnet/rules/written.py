@@ -41,7 +41,8 @@ def statements_of(text: str, graph: KnowledgeGraph, file: str = "rules") -> list
         try:
             vocabularies[kind].id(name)
         except InputError as error:
-            return str(error)
+            maybe_meant = kind == "entity" and "Did you mean" not in str(error)
+            return str(error) + (" A variable begins with a capital." if maybe_meant else "")
         return None
 
     return _checked(parse_rules(text, file, objection), file)

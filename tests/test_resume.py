@@ -236,8 +236,7 @@ def test_a_newer_run_says_so(tmp_path: Path) -> None:
             call(run)
 
 
-def test_a_new_training_takes_the_place_of_a_complete_run(tmp_path: Path) -> None:
-    """Nothing of the run before is taken for the new one's own, were it stopped."""
+def test_a_complete_run_is_not_trained_over_and_saving_over_it_leaves_nothing_behind(tmp_path: Path) -> None:
     run, rows = tmp_path / "run", family_rows()
     labelled = KnowledgeGraph.from_names(rows[:86], rows[86:102], rows[102:], "other")
     labelled = KnowledgeGraph(
@@ -245,12 +244,9 @@ def test_a_new_training_takes_the_place_of_a_complete_run(tmp_path: Path) -> Non
         labels={"man0": "the first man"},
     )
     trained(run, {"em.iterations": 1}, graph=labelled)
-    with pytest.raises(StoppedError):
-        trained(run, progress=stop_at("training", 2))
-    with pytest.raises(InputError, match="no complete run"):
-        PLogicNet.load(run)
-    PLogicNet.resume(run)
-    trained(tmp_path / "whole")
+    with pytest.raises(InputError, match="a finished run is there"):
+        trained(run)
+    trained(tmp_path / "whole").save(run)
     assert different(tmp_path / "whole", run) == []
 
 

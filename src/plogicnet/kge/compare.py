@@ -61,8 +61,9 @@ def _dot_pair(queries: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:
 
 
 def _dot_cross(queries: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:
-    # this way round the candidates' gradient comes out as it is stored
-    return (candidates @ queries.transpose(-1, -2)).transpose(-1, -2)
+    if candidates.requires_grad:  # this way round their gradient comes out as it is stored
+        return (candidates @ queries.transpose(-1, -2)).transpose(-1, -2)
+    return queries @ candidates.transpose(-1, -2)  # and this way equal candidates have equal scores, to the bit
 
 
 PAIRS: Mapping[Kernel, Compare] = {"l1": _l1_pair, "modulus": _modulus_pair, "dot": _dot_pair}

@@ -4,13 +4,15 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plogicnet import config
-from plogicnet.graph import KnowledgeGraph, open_graph
-from plogicnet.grounding import Chain, Counting, chain_of, chains_of, ground_network, mine, mine_constraints
+from plogicnet.errors import InputError
+from plogicnet.graph import KnowledgeGraph, Vocabulary, as_triples, open_graph
+from plogicnet.grounding import Chain, Counting, Network, chain_of, chains_of, ground_network, mine, mine_constraints
 from plogicnet.rules import RuleTable
 from reference import COUNTINGS, as_set, graphs, numbered_graph, possible_rules, support_and_hits
 
@@ -141,3 +143,20 @@ def test_the_counts_that_the_authors_program_prints(
     network = ground_network(graph.observed, chains_of(mined.rules, graph), "paths")
     assert (mined.candidates, mined.rules.counts(), len(network.hidden)) == (candidates, rules, hidden)
     assert groundings is None or len(network.rule) == groundings
+
+
+def test_a_hub_of_a_hundred_thousand_edges_is_counted_without_walking_every_path() -> None:
+    """Ten thousand million two-step paths lead through the hub; counts are exact, and groundings are refused."""
+    n = 100_000
+    spokes, rim, hub = np.arange(n), n + np.arange(n), np.full(n, 2 * n)
+    known = np.column_stack([spokes, np.full(n, 2), np.random.default_rng(0).permutation(rim)])
+    into, out = np.column_stack([spokes, np.zeros(n), hub]), np.column_stack([hub, np.ones(n), rim])
+    entities = Vocabulary("entity", tuple(map(str, range(2 * n + 1))))
+    triples = [as_triples(np.concatenate([into, out, known])), as_triples([]), as_triples([])]
+    graph = KnowledgeGraph.from_numbers(entities, Vocabulary("relation", ("a", "b", "c")), triples, "hub")
+    for counting in COUNTINGS:
+        rules = mine(graph, config.Rules(min_precision=ALL, counting=counting)).rules
+        assert [str(rule) for rule in rules.rules] == ["a(X, Y) & b(Y, Z) => c(X, Z)"]
+        assert (rules.support.tolist(), rules.hits.tolist()) == ([n * n], [n])
+    with pytest.raises(InputError, match="10,000,000,000 groundings"):
+        Network(graph, rules.rules, "distinct").groundings  # noqa: B018 (they are made when first asked for)

@@ -43,6 +43,15 @@ def small_graph() -> KnowledgeGraph:
     return KnowledgeGraph.from_names(rows[:86], rows[86:102], rows[102:], "small")
 
 
+def write_small_graph(folder: Path) -> Path:
+    """The small graph as files that commands read."""
+    graph = small_graph()
+    for split in ("train", "valid", "test"):
+        lines = ("\t".join(graph.names(t)) + "\n" for t in graph.split(split))
+        (folder / f"{split}.txt").write_text("".join(lines))
+    return folder
+
+
 def fitted(values: dict[str, object] | None = None, graph: KnowledgeGraph | None = None) -> PLogicNet:
     return PLogicNet(Config().with_values(SMALL | (values or {}))).fit(graph or small_graph())
 

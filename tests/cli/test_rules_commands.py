@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from small import small_graph
+from small import write_small_graph
 
 PROGRAM = Path(sys.executable).with_name("plogicnet")
 QUICK = [
@@ -27,11 +27,7 @@ GENERAL = "parent(X, Y) & parent(X, Z) & sibling(Y, Z) => child(Y, X)"
 
 @pytest.fixture(scope="module")
 def graph(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder, small = tmp_path_factory.mktemp("graph"), small_graph()
-    for split in ("train", "valid", "test"):
-        lines = ("\t".join(small.names(t)) + "\n" for t in small.split(split))
-        (folder / f"{split}.txt").write_text("".join(lines))
-    return folder
+    return write_small_graph(tmp_path_factory.mktemp("graph"))
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ import pytest
 
 from plogicnet import cli
 from plogicnet.files import locked
-from small import small_graph
+from small import write_small_graph
 from stopping import different, files_of
 
 PROGRAM = Path(sys.executable).with_name("plogicnet")
@@ -43,11 +43,7 @@ Call = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture(scope="module")
 def graph(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder, small = tmp_path_factory.mktemp("graph"), small_graph()
-    for split in ("train", "valid", "test"):
-        lines = ("\t".join(small.names(t)) + "\n" for t in small.split(split))
-        (folder / f"{split}.txt").write_text("".join(lines))
-    return folder
+    return write_small_graph(tmp_path_factory.mktemp("graph"))
 
 
 @pytest.fixture

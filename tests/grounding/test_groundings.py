@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plogicnet.graph import KnowledgeGraph
-from plogicnet.grounding import Chain, Counting, Move, chains_of, ground_network, hidden_triples
+from plogicnet.grounding import Chain, Counting, Move, chains_of, ground_network
 from plogicnet.rules import RuleTable, parse_rule
 from reference import COUNTINGS, as_set, graphs_and_chains, hidden, network, numbered_graph, unpacked
 
@@ -16,7 +16,7 @@ from reference import COUNTINGS, as_set, graphs_and_chains, hidden, network, num
 @given(graphs_and_chains(), st.sampled_from(COUNTINGS))
 def test_hidden_triples(case: tuple[KnowledgeGraph, list[Chain]], counting: Counting) -> None:
     graph, chains = case
-    found = hidden_triples(graph.observed, chains, counting)
+    found = ground_network(graph.observed, chains, counting).hidden
     assert as_set(found) == hidden(as_set(graph.train), len(graph.entities), chains, counting)
     assert len(as_set(found)) == len(found)
 

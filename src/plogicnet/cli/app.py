@@ -1,12 +1,7 @@
 """The commands. Each parses its options, calls the library, and prints a table or one JSON object."""
 
 import logging
-import signal
 import sys
-import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,28 +11,24 @@ from plogicnet import __version__
 from plogicnet.cli.data import data, doctor
 from plogicnet.cli.mine import mine
 from plogicnet.cli.settings import (
+    DEMO_PRESET,
     Assignments,
-    Columns,
     ConfigFile,
     Device,
-    Graph,
     Json,
     Preset,
-    RulesFile,
+    Run,
     Seed,
-    SplitShares,
     Threads,
     make_config,
-    open_source,
     print_json,
     require_folder,
 )
+from plogicnet.cli.train import load_run, new_run, refit, resume, train
 from plogicnet.errors import InputError
 
 if TYPE_CHECKING:
-    from plogicnet.config import Config
-    from plogicnet.graph import KnowledgeGraph
-    from plogicnet.model import PLogicNet
+    pass
 
 app = typer.Typer(
     help="Which facts is a knowledge graph missing, how probable is each, and why.",
@@ -48,12 +39,8 @@ app = typer.Typer(
 app.add_typer(data, name="data")
 app.command()(doctor)
 app.command()(mine)
-
-Run = Annotated[Path, typer.Argument(help="A run directory.")]
-DEMO_PRESET = "best/family"
-TRIAL = 5
-TRIAL_SECONDS = 0.1
-MANY_PASSES = 500
+for command in (train, resume, refit):
+    app.command()(command)
 
 
 @app.callback(invoke_without_command=True)
@@ -92,7 +79,7 @@ def demo(
     if out is None:
         result = tell(settings, None, quiet=as_json)
     else:
-        with _new_run(out):
+        with new_run(out):
             result = tell(settings, out, quiet=as_json)
     if as_json:
         print_json(result)
@@ -113,172 +100,6 @@ def show_config(
 
 
 @app.command()
-def train(
-    out: Annotated[Path, typer.Option("--out", help="The run directory to make.")],
-    graph: Graph = None,
-    rules: RulesFile = None,
-    columns: Columns = "hrt",
-    split: SplitShares = None,
-    preset: Preset = None,
-    config: ConfigFile = None,
-    assignments: Assignments = None,
-    seed: Seed = None,
-    seeds: Annotated[
-        str | None, typer.Option("--seeds", help="Several seeds, as 0,1,2: a run each, and their mean.")
-    ] = None,
-    device: Device = None,
-    threads: Threads = None,
-    as_json: Json = False,
-) -> None:
-    """Train rules and vectors together on a graph, into a run directory."""
-    from plogicnet.config import Config
-    from plogicnet.model import PLogicNet
-    from plogicnet.progress import for_stderr
-    from plogicnet.run import is_complete
-
-    settings = make_config(preset or (None if graph else DEMO_PRESET), config, assignments, seed, device, threads)
-    runs = {s: out / f"seed-{s}" for s in _parse_seeds(seeds)} if seeds is not None else {settings.seed: out}
-    each = {s: settings.with_values({"seed": s}) for s in runs}
-    for number, folder in runs.items():
-        if seeds is None or not (folder / "run.json").exists():
-            _refuse_existing(folder)
-        elif replace(Config().with_file(folder / "config.yaml"), device="auto", threads=0) != replace(
-            each[number], device="auto", threads=0
-        ):
-            raise InputError(f"{folder}: a run with other settings is there; name another directory or remove it")
-    opened = open_source(graph, settings, columns, split)
-    PLogicNet(settings).statements(rules, opened)  # a mistake is said before anything is made
-    print(_cost(opened, settings), file=sys.stderr)
-    models = {}
-    for number, folder in runs.items():
-        if is_complete(folder):  # of several seeds, those that are done are not trained again
-            models[number] = PLogicNet.load(folder)
-        elif (folder / "run.json").exists():
-            with _open_run(folder), _resumable(folder):
-                models[number] = PLogicNet.resume(folder, {}, for_stderr(), _announce)
-        else:
-            with _new_run(folder), _resumable(folder):
-                models[number] = PLogicNet(each[number]).fit(opened, for_stderr(), rules, folder, _announce)
-    if len(models) > 1 or seeds is not None:
-        _show_seeds(models, out, as_json)
-    else:
-        _show_trained(models[settings.seed], out, as_json)
-
-
-@app.command()
-def resume(
-    run: Run,
-    assignments: Annotated[
-        list[str] | None, typer.Option("--set", help="em.iterations=N, to give a complete run more of them.")
-    ] = None,
-    device: Device = None,
-    threads: Threads = None,
-    as_json: Json = False,
-) -> None:
-    """Go on with a training that was stopped; or with a complete one, for more EM iterations."""
-    from plogicnet.config import Config
-    from plogicnet.files import locked
-    from plogicnet.model import PLogicNet
-    from plogicnet.progress import for_stderr
-    from plogicnet.run import is_complete, require_begun, tidy
-
-    for text in assignments or []:
-        if not text.startswith(("em.iterations=", "em.patience=")):
-            raise InputError(
-                f"--set {text}: a run goes on with its own settings; only em.iterations and em.patience may change"
-            )
-    require_begun(run)
-    own = Config().with_file(run / "config.yaml")
-    asked = own.with_assignments(assignments or [])
-    if is_complete(run) and asked.em.iterations <= own.em.iterations:
-        with locked(run):
-            tidy(run)
-        more = f"`plogicnet resume {run} --set em.iterations={own.em.iterations + 1}` gives it one more"
-        raise InputError(f"{run} is complete; there is nothing to go on with ({more} EM iteration)")
-    options = {"device": device, "threads": threads, "em.iterations": asked.em.iterations}
-    options["em.patience"] = asked.em.patience
-    given = {key: value for key, value in options.items() if value is not None}
-    with _open_run(run), _resumable(run):
-        model = PLogicNet.resume(run, given, for_stderr(), _announce)
-    _show_trained(model, run, as_json)
-
-
-@app.command()
-def refit(
-    run: Run,
-    rules: Annotated[
-        Path | None, typer.Option("--rules", help="A file of rules, instead of all that the run has.")
-    ] = None,
-    device: Device = None,
-    threads: Threads = None,
-    as_json: Json = False,
-) -> None:
-    """Learn the rule weights again, after rules were edited (in the run's rules.tsv, or given by --rules)."""
-    from plogicnet.progress import for_stderr
-
-    model = _load(run, device, threads, edited=True)
-    with _open_run(run):
-        model.refit(rules or run / "rules.tsv", for_stderr(), run)
-    _show_trained(model, run, as_json)
-
-
-def _parse_seeds(text: str) -> list[int]:
-    try:
-        seeds = [int(part) for part in text.split(",")]
-    except ValueError:
-        raise InputError(f"--seeds {text}: expected whole numbers, as 0,1,2") from None
-    if len(set(seeds)) < len(seeds) or min(seeds) < 0:
-        raise InputError(f"--seeds {text}: expected different numbers of at least 0")
-    return seeds
-
-
-def _announce(line: Mapping[str, Any]) -> None:
-    """One line on stderr for each EM iteration."""
-    mrr = ", ".join(f"{name} {figures['mrr']:.3f}" for name, figures in line["valid"].items())
-    found = "" if line["accepted_precision"] is None else f" ({line['accepted_precision']:.1%} of them held out)"
-    print(
-        f"EM iteration {line['iteration']}: {line['accepted']:,} of {line['hidden']:,} hidden triples accepted{found};"
-        f" MRR on valid: {mrr}; λ = {line['lambda']:g}",
-        file=sys.stderr,
-    )
-
-
-def _show_trained(model: "PLogicNet", out: Path, as_json: bool) -> None:
-    if as_json:
-        print_json({"run": str(out), **model.metrics})
-        return
-    from plogicnet.cli.show import console, history_table, metrics_table
-
-    screen = console()
-    screen.print(history_table(model.history))
-    for split in ("test", "valid"):
-        if split in model.metrics:
-            figures: Any = model.metrics[split]
-            screen.print(
-                metrics_table(f"{split} ({len(model.fitted.graph.split(split)):,} triples, filtered)", figures)
-            )
-            break
-    screen.print(f"run saved in {out}; next: plogicnet rules {out}", markup=False)
-
-
-def _show_seeds(models: Mapping[int, "PLogicNet"], out: Path, as_json: bool) -> None:
-    """Mean and standard deviation over seeds."""
-    from plogicnet.cli.show import console, seeds_table
-    from plogicnet.evaluation import over_seeds
-
-    split = next((s for s in ("test", "valid") if all(s in model.metrics for model in models.values())), None)
-    if split is None:
-        print(f"runs saved in {out}/seed-*; the graph has no triples to evaluate on")
-        return
-    figures = over_seeds([model.metrics[split] for model in models.values()])  # type: ignore[misc]
-    if as_json:
-        print_json({"runs": {str(s): str(out / f"seed-{s}") for s in models}, split: figures})
-        return
-    console().print(seeds_table(f"{split}, {len(models)} seeds: mean ± standard deviation", figures))
-    print(f"runs saved in {out}/seed-*")
-
-
-@app.command()
 def evaluate(
     run: Run,
     split: Annotated[str | None, typer.Option("--split", help="valid or test; test, where the graph has one.")] = None,
@@ -289,7 +110,7 @@ def evaluate(
     """Filtered ranking of held-out triples: each half alone, pLogicNet and pLogicNet*."""
     from plogicnet.progress import for_stderr
 
-    model = _load(run, device, threads)
+    model = load_run(run, device, threads)
     split = split or ("test" if len(model.fitted.graph.test) else "valid")
     result = model.evaluate(split, for_stderr())
     if as_json:
@@ -335,7 +156,7 @@ def predict(
     if sum([any(named), triples is not None, complete]) != 1 or (any(named) and sum(named) != 2):
         raise InputError("ask one thing: two of --head, --relation, --tail; or --triples FILE; or --complete")
     require_folder(out)
-    model = _load(run, device, threads)
+    model = load_run(run, device, threads)
     if complete:
         found = model.complete(min_probability, top, for_stderr())
     elif triples is not None:
@@ -372,7 +193,7 @@ def explain(
     as_json: Json = False,
 ) -> None:
     """Why a triple is held probable or not."""
-    model = _load(run, device, threads)
+    model = load_run(run, device, threads)
     reason = model.explain(head, relation, tail)
     if as_json:
         print_json(reason)
@@ -398,115 +219,3 @@ def show_rules(
     from plogicnet.cli.show import console, rules_table
 
     console().print(rules_table(f"{len(rows):,} rules", rows))
-
-
-def _load(run: Path, device: str | None, threads: int | None, edited: bool = False) -> "PLogicNet":
-    from plogicnet.model import PLogicNet
-
-    options = {"device": device, "threads": threads}
-    return PLogicNet.load(run, {key: value for key, value in options.items() if value is not None}, edited)
-
-
-@contextmanager
-def _new_run(out: Path) -> Iterator[None]:
-    """Makes a run directory, with a log in it, that no other process writes to meanwhile."""
-    _refuse_existing(out)
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"--out {out}: cannot be made: {error.strerror}") from None
-    with _open_run(out, log_mode="w"):
-        yield
-
-
-@contextmanager
-def _open_run(out: Path, log_mode: str = "a") -> Iterator[None]:
-    """Keeps other writers out of a run directory and its log open meanwhile."""
-    from plogicnet.files import locked
-
-    with locked(out):
-        handler = logging.FileHandler(out / "log.txt", mode=log_mode, encoding="utf-8")
-        handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
-        logging.getLogger("plogicnet").addHandler(handler)
-        try:
-            yield
-        finally:
-            logging.getLogger("plogicnet").removeHandler(handler)
-            handler.close()
-
-
-@contextmanager
-def _resumable(run: Path) -> Iterator[None]:
-    """Ctrl-C and SIGTERM end the step in hand, save, and say how to go on."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    except KeyboardInterrupt:
-        if (run / "run.json").is_file():
-            print(f"plogicnet: stopped; `plogicnet resume {run}` goes on from here", file=sys.stderr)
-        raise
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-def _refuse_existing(out: Path) -> None:
-    from plogicnet.run import require_own
-
-    if out.is_file():
-        raise InputError(f"--out {out}: a file is there; name a new directory")
-    if (out / "metrics.json").exists():
-        raise InputError(f"--out {out}: a finished run is there; name another directory or remove it")
-    require_own(out)
-    if (out / "run.json").exists():
-        raise InputError(
-            f"--out {out}: an unfinished run is there; `plogicnet resume {out}` goes on with it, or remove it"
-        )
-
-
-def _cost(graph: "KnowledgeGraph", settings: "Config") -> str:
-    """What a training will take, said before it begins; the time by a few steps of trial."""
-    lines = [
-        f"{graph.name}: {len(graph.train):,} training triples, {len(graph.entities):,} entities,"
-        f" {len(graph.relations):,} relations"
-    ]
-    if settings.em.embedding:
-        kge = settings.kge
-        seconds = _seconds_a_step(graph, settings)
-        steps = kge.steps * (settings.em.iterations if settings.em.rules else 1)
-        compared = kge.negatives if kge.recipe == "sampled" else len(graph.entities)
-        memory = (len(graph.entities) + len(graph.relations)) * kge.dim * 16 / 2**20
-        passes = kge.steps * min(kge.batch, len(graph.train)) / len(graph.train)
-        lines.append(
-            f"cost: {steps:,} steps of {kge.batch:,} × {compared:,} comparisons in {kge.dim} dimensions, about"
-            f" {_duration(steps * seconds)} here; {max(memory, 0.1):,.1f} MB for vectors and their training"
-        )
-        if passes > MANY_PASSES and steps * seconds > 60:
-            fewer = round(kge.steps * MANY_PASSES / passes, -2) or 100
-            lines.append(f"hint: that is {passes:,.0f} passes over the triples; --set kge.steps={fewer:.0f} may do")
-    return "\n".join(lines)
-
-
-def _seconds_a_step(graph: "KnowledgeGraph", settings: "Config") -> float:
-    """What a training step takes here, by trial."""
-    from plogicnet.kge import Examples, VectorModel
-
-    def took(steps: int) -> float:
-        kge = replace(settings.kge, steps=steps, validate_every=0)
-        model = VectorModel(len(graph.entities), len(graph.relations), kge, settings.device)
-        started = time.perf_counter()
-        model.fit(Examples.of(graph.train), seed=0)
-        return time.perf_counter() - started
-
-    took(2)  # warms up
-    beginning = took(1)
-    trial = TRIAL
-    while (more := took(1 + trial) - beginning) < TRIAL_SECONDS and trial < TRIAL * 100:
-        trial *= 4
-    return max(0.0, more) / trial
-
-
-def _duration(seconds: float) -> str:
-    for unit, size in (("h", 3600), ("min", 60)):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.0f} s"

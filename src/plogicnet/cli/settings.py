@@ -17,6 +17,8 @@ Graph = Annotated[
     str | None,
     typer.Argument(help="A data set's name, a directory with train/valid/test files, or one file."),
 ]
+Run = Annotated[Path, typer.Argument(help="A run directory.")]
+DEMO_PRESET = "best/family"
 RulesFile = Annotated[Path | None, typer.Option("--rules", help="A file of rules; rules.mine=false uses them alone.")]
 Preset = Annotated[str | None, typer.Option("--preset", help="Settings that come with the program, as best/family.")]
 ConfigFile = Annotated[Path | None, typer.Option("--config", help="A YAML file with settings.")]

@@ -1,6 +1,6 @@
 """From rules and a graph to mined rules, hidden triples and groundings, by walking chains of relations, or by SQL."""
 
-from plogicnet.grounding.groundings import Groundings, chains_of, ground_network, hidden_triples
+from plogicnet.grounding.groundings import Groundings, chains_of, ground_network
 from plogicnet.grounding.mining import Mined, mine, mine_constraints
 from plogicnet.grounding.network import Network
 from plogicnet.grounding.rulebook import find_rules
@@ -19,7 +19,6 @@ __all__ = [
     "find_rules",
     "ground",
     "ground_network",
-    "hidden_triples",
     "mine",
     "mine_constraints",
     "two_step_paths",

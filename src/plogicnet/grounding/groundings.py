@@ -63,18 +63,6 @@ def chains_of(rules: RuleTable, graph: KnowledgeGraph) -> list[Chain]:
     return [chain_of(rule, graph.relations) for rule in rules.rules]
 
 
-def hidden_triples(observed: TripleSet, chains: Sequence[Chain], counting: Counting) -> IntArray:
-    """H: the unobserved conclusions of the rules from observed premises (Sec. 4.4).
-
-    Example:
-        >>> from plogicnet.grounding.walks import Move
-        >>> inverse = Chain((Move(0, forward=False),), relation=1)
-        >>> hidden_triples(TripleSet.of([(0, 0, 1)], entities=2), [inverse], "distinct").tolist()
-        [[1, 1, 0]]
-    """
-    return ground_network(observed, chains, counting).hidden
-
-
 def ground_network(
     observed: TripleSet,
     chains: Sequence[Chain],

@@ -4,6 +4,7 @@
     python benchmarks/gpu.py --quick --out F    kernels and fused steps only
     python benchmarks/gpu.py --out F            all of it, with eager and torch.compile
     python benchmarks/gpu.py --tune --out F     tile shapes of the distance and gradient kernels
+    python benchmarks/gpu.py --whole --out F    ranking FB15k's test set, and two EM iterations on WN18RR and FB15k
 
 A part that fails prints its error and the rest goes on. Needs src on PYTHONPATH, or an installed plogicnet.
 """
@@ -13,10 +14,12 @@ import json
 import math
 import statistics
 import sys
+import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,10 +32,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
 from plogicnet import config
 from plogicnet.kge import Examples
 from plogicnet.kge.loss import self_adversarial_loss
+from plogicnet.kge.models import make_geometry
 
 DEVICE = "cuda"
 LANES_A_SECOND = 132 * 128 * 1.98e9
 """Float32 instructions of an H200; reciprocal roots are made at an eighth of it."""
+MATRIX_UNITS = 400e12
+"""Operations a second of its matrix units in TF32, as they come out in large products."""
+MODELS: tuple[config.Model, ...] = ("TransE", "RotatE", "DistMult", "ComplEx")
 BANDWIDTH = 4.3e12
 """Bytes copied a second on one, read and written; measured again below."""
 
@@ -58,27 +65,38 @@ class Case:
 
     def tables(self) -> tuple[torch.Tensor, torch.Tensor]:
         """Random vectors as training begins with."""
-        s, generator = self.settings, torch.Generator().manual_seed(0)
-        width = s.dim * (2 if s.model == "RotatE" else 1)
-        bound = (s.gamma + 2) / s.dim
-        shapes = ((self.entities, width), (self.relations, s.dim))
-        entity, relation = (((torch.rand(x, generator=generator) * 2 - 1) * bound).to(DEVICE) for x in shapes)
+        generator, geometry = torch.Generator().manual_seed(0), make_geometry(self.settings)
+        sizes = zip((self.entities, self.relations), geometry.widths, strict=True)
+        entity, relation = (geometry.initial(size, generator).to(DEVICE) for size in sizes)
         return entity, relation
 
 
-def case(name: str, model: str) -> Case:
-    """WN18RR's or FB15k's sizes."""
+def case(name: str, model: config.Model) -> Case:
+    """WN18RR's or FB15k's sizes with the paper's settings: DistMult has twice the dimensions, and both a penalty."""
+    product = model in ("DistMult", "ComplEx")
+    dims = 2 if model == "DistMult" else 1
     if name == "WN18RR":
-        s = config.KGE(model=model, dim=500, batch=512, negatives=1024, gamma=6.0, steps=100_000)  # type: ignore[arg-type]
-        return Case(f"{model} {name} 512x1024x500", 40_943, 11, 86_835, s)
-    s = config.KGE(model=model, dim=1000, batch=1024, negatives=256, gamma=24.0, steps=100_000)  # type: ignore[arg-type]
-    return Case(f"{model} {name} 1024x256x1000", 14_951, 1_345, 483_142, s)
+        s = config.KGE(model=model, dim=500 * dims, batch=512, negatives=1024, steps=100_000, gamma=6.0)
+        size = (40_943, 11, 86_835)
+    else:
+        s = config.KGE(model=model, dim=1000 * dims, batch=1024, negatives=256, steps=100_000, gamma=24.0)
+        size = (14_951, 1_345, 483_142)
+    s = replace(s, gamma=500.0, regularization=2e-6, matmul="tf32") if product else s
+    return Case(f"{model} {name} {s.batch}x{s.negatives}x{s.dim}", *size, s)
 
 
-def small(model: str) -> Case:
+def small(model: config.Model) -> Case:
     """Sizes that are multiples of nothing."""
-    s = config.KGE(model=model, dim=37, batch=101, negatives=67, share_negatives=23, gamma=6.0, steps=1000)  # type: ignore[arg-type]
+    s = config.KGE(model=model, dim=37, batch=101, negatives=67, share_negatives=23, gamma=6.0, steps=1000)
     return Case(f"{model} odd sizes", 211, 5, 1_003, s)
+
+
+@contextmanager
+def precision(of: str) -> Iterator[None]:
+    """Matrix products in TF32 or in full float32, as a training would have them."""
+    torch.backends.cuda.matmul.allow_tf32 = of == "tf32"
+    yield
+    torch.backends.cuda.matmul.allow_tf32 = False
 
 
 def graph_time(call: Callable[[], object], inner: int = 10, repeats: int = 20) -> float:
@@ -119,16 +137,6 @@ def plain_distance(apart: torch.Tensor, modulus: bool) -> torch.Tensor:
     return (re * re + im * im).sqrt().sum(-1)
 
 
-def plain_query(entity: torch.Tensor, relation: torch.Tensor, s: config.KGE, tail: bool) -> torch.Tensor:
-    """Queries of either model."""
-    if s.model == "TransE":
-        return entity + relation if tail else entity - relation
-    phase = relation * (math.pi * s.dim / (s.gamma + 2))
-    cos, sin = phase.cos(), phase.sin() if tail else -phase.sin()
-    x, y = entity.chunk(2, dim=-1)
-    return torch.cat([x * cos - y * sin, x * sin + y * cos], -1)
-
-
 def plain_loss(
     entity: torch.Tensor,
     relation: torch.Tensor,
@@ -142,16 +150,21 @@ def plain_loss(
     tail: bool,
     cdist: bool = False,
 ) -> torch.Tensor:
-    """The self-adversarial loss of a batch in chunks, by broadcasting (or cdist)."""
-    modulus = s.model == "RotatE"
-    query = plain_query(entity[known], relation[between], s, tail)
-    positive = s.gamma - plain_distance(query - entity[answer], modulus)
+    """The self-adversarial loss of a batch in chunks, by broadcasting (or cdist), or by matrix products."""
+    geometry = make_geometry(replace(s, kernels="plain"))
+    query = geometry.query(entity[known], relation[between], "tail" if tail else "head")
+    positive = geometry.pair(query, entity[answer])
     candidates = entity[negative]
-    if cdist and not modulus:
-        distance = torch.cdist(query, candidates, p=1.0)
+    if s.model in ("DistMult", "ComplEx"):
+        score = query @ candidates.transpose(-1, -2)
+    elif cdist and s.model == "TransE":
+        score = s.gamma - torch.cdist(query, candidates, p=1.0)
     else:
-        distance = plain_distance(query[:, :, None] - candidates[:, None], modulus)
-    return self_adversarial_loss(positive, s.gamma - distance, usable, weight, s.adversarial_temperature)
+        score = s.gamma - plain_distance(query[:, :, None] - candidates[:, None], s.model == "RotatE")
+    value = self_adversarial_loss(positive, score, usable, weight, s.adversarial_temperature)
+    if s.regularization:
+        value = value + s.regularization * (entity.norm(p=3) ** 3 + relation.norm(p=3) ** 3)
+    return value
 
 
 class Plain:
@@ -231,7 +244,8 @@ def check_step(c: Case, step: int) -> str:
     from plogicnet.kge.kernels.step import Trainer
 
     entity, relation = c.tables()
-    trainer = Trainer(entity, relation, c.examples, c.settings, seed=1)
+    s = replace(c.settings, regularization=0.0)  # it is no part of the drawn gradients; `waiting` has it
+    trainer = Trainer(entity, relation, c.examples, s, seed=1)
     trainer.step.fill_(step)
     trainer.draw()
     trainer.learn()
@@ -245,7 +259,7 @@ def check_step(c: Case, step: int) -> str:
     usable = ~torch.isin(wanted, keys)
     wide = (entity.double().requires_grad_(), relation.double().requires_grad_())
     weight = trainer.weight.double().view(shape)
-    loss = plain_loss(*wide, known, between, answer, weight, negative, usable, c.settings, tail)
+    loss = plain_loss(*wide, known, between, answer, weight, negative, usable, s, tail)
     loss.backward()  # type: ignore[no-untyped-call]
     gaps = [gap(a, b.grad) for a, b in zip((trainer.d_entity, trainer.d_relation), wide, strict=True)]  # type: ignore[arg-type]
     value = abs(trainer.loss() / loss.item() - 1)
@@ -264,6 +278,21 @@ def check_step(c: Case, step: int) -> str:
         f"{'ok' if good else 'WRONG'}  loss {value:.1e}, gradients {gaps[0]:.1e} {gaps[1]:.1e}, Adam {update:.1e},"
         f" positives that are facts {real:.3f}, gradients cleared {cleared}, filtered {int((~usable).sum())}"
     )
+
+
+def check_tf32(c: Case) -> str:
+    """How far gradients by the matrix units are from those in full float32, of the same batch."""
+    from plogicnet.kge.kernels.step import Trainer
+
+    trainers = [Trainer(*c.tables(), c.examples, c.settings, seed=1) for _ in range(2)]
+    for trainer, of in zip(trainers, ("float32", "tf32"), strict=True):
+        trainer.draw()
+        with precision(of):
+            trainer.learn()
+    full, rounded = trainers
+    gaps = [gap(getattr(rounded, x), getattr(full, x).double()) for x in ("d_entity", "d_relation", "losses")]
+    verdict = "ok" if all(g < 1e-2 for g in gaps) else "WRONG"
+    return f"{verdict}  gradients {gaps[0]:.1e} {gaps[1]:.1e}, losses {gaps[2]:.1e}"
 
 
 def taken(trainer: Any, steps: int) -> None:
@@ -336,10 +365,12 @@ def checks() -> Iterator[tuple[str, Callable[[], object]]]:
         ):
             name = f"{'modulus' if modulus else 'L1'} {lead} {n}x{m}x{dim}"
             yield name, partial(check_cross, modulus, lead, n, m, dim)
-    for model in ("TransE", "RotatE"):
+    for model in MODELS:
         for c in (small(model), case("WN18RR", model), case("FB15k", model)):
             for step in (0, 1):
                 yield f"step {step} of {c.name}", partial(check_step, c, step)
+            if c.settings.matmul == "tf32":
+                yield f"in TF32, step 0 of {c.name}", partial(check_tf32, c)
         yield f"graph of {model}", partial(check_graph, case("WN18RR", model))
         yield f"waiting of {model}", partial(check_waiting, case("FB15k", model))
         yield f"learning of {model}", partial(check_learning, case("WN18RR", model))
@@ -360,8 +391,10 @@ PARTS = {
     "draw": ("draw_kernel",),
     "queries": ("query_kernel",),
     "lay out": ("lay_out_kernel",),
-    "distances": ("distance_kernel",),
+    "compared": ("distance_kernel",),
     "loss": ("loss_kernel",),
+    "products": ("void cutlass", "sm80", "sm90", "nvjet", "cutlass", "void gemm", "cublas"),
+    "gathered, added": ("void at::native",),
     "spread": ("spread_kernel",),
     "Adam": ("bring_kernel",),
 }
@@ -379,7 +412,7 @@ def in_situ(trainer: Any, steps: int = 50) -> dict[str, float]:
     spans = sorted(
         (event.time_range.start, event.name, float(event.time_range.elapsed_us()))
         for event in profiler.events()
-        if "kernel" in event.name and str(event.device_type).endswith("CUDA")
+        if str(event.device_type).endswith("CUDA")
     )
     totals: dict[str, float] = {}
     turn = 0
@@ -402,27 +435,30 @@ def kernel_rows(c: Case) -> Iterator[tuple[str, Callable[[], dict[str, float]]]]
     situ = in_situ(trainer)
     trainer.step.sub_(1)  # the last step's draws stand, and may be brought again and again
     fresh = int((trainer.since < trainer.step).sum()), int((trainer.since_relation < trainer.step).sum())
-    s, modulus = c.settings, c.settings.model == "RotatE"
+    s, of = c.settings, trainer.comparison
+    product, modulus = s.model in ("DistMult", "ComplEx"), s.model == "RotatE"
     w, b, n = trainer.entity.shape[1], trainer.slots, trainer.negative.numel()
     terms = float(b) * s.negatives * s.dim
-    splits, back = trainer.forward.splits, trainer.to_queries.splits
+    splits, back = len(of.out), len(of.d_query)
     root = 8 if modulus else 0  # a reciprocal root is made at an eighth of the rate
-    forward_ops, back_ops = (max(5, root), max(7, root)) if modulus else (2, 2)
+    forward_ops, back_ops = (max(5.0, root), max(7.0, root)) if modulus else (2.0, 2.0)
+    if product:  # a multiplication and an addition of each coordinate, in the matrix units' own time
+        forward_ops = back_ops = 2 * w / s.dim * LANES_A_SECOND / MATRIX_UNITS
     rows: dict[str, tuple[Callable[[], object], float, float]] = {
-        "Adam": (trainer.bring, 4.0 * 8 * (fresh[0] * w + fresh[1] * s.dim), 0),
+        "Adam": (trainer.bring, 4.0 * 8 * (fresh[0] * w + fresh[1] * trainer.relation.shape[1]), 0),
         "draw": (trainer.draw, 4.0 * (3 * b + n) * 2, 0),
         "queries": (trainer.make_queries, 4.0 * b * w * 2 + 4.0 * b * s.dim, 0),
-        "lay out": (trainer.lay_out, 4.0 * (n + b) * w * 2, 0),
-        "distances": (trainer.forward.distances, 4.0 * ((n + b) * w + splits * b * s.negatives), terms * forward_ops),
+        "lay out": (of.lay_out, 4.0 * (n + b * (not product)) * w * 2, 0),
+        "compared": (of.compare, 4.0 * ((n + b) * w + splits * b * s.negatives), terms * forward_ops),
         "loss": (trainer.weigh, 4.0 * ((splits + 2) * b * s.negatives), 0),
         "queries' gradients": (
-            trainer.learn_queries,
+            of.learn_queries,
             4.0 * (n * w + b * w * (1 + back) + b * s.negatives),
             terms * back_ops,
         ),
         "negatives' gradients": (
-            trainer.learn_negatives,
-            4.0 * (n * w * 3 + b * w + b * s.negatives),
+            of.learn_negatives,
+            4.0 * (n * w * (4 if product else 3) + b * w + b * s.negatives),
             terms * back_ops,
         ),
         "spread": (trainer.spread, 4.0 * b * (w * (back + 6) + 2 * s.dim), 0),
@@ -491,6 +527,46 @@ def measure_ranking(modulus: bool) -> dict[str, float]:
     }
 
 
+def measure_test_set() -> dict[str, float]:
+    """All of `evaluate`'s ranking: FB15k's test set, both sides, four systems, rules mined, random vectors of 1000."""
+    from plogicnet.em import begin, systems
+    from plogicnet.evaluation import rank
+    from plogicnet.graph import open_graph
+    from plogicnet.grounding import find_rules
+
+    graph, settings = open_graph("fb15k"), config.Config(device="cuda").with_preset("paper/fb15k-transe")
+    found = find_rules(graph, settings, [])
+    start = begin(graph, settings, found.rules, found.constraints)
+    scores = start.rule_model.scores(graph)
+    start.embedding.vectors().uniform_(-0.026, 0.026)  # type: ignore[union-attr]
+    seconds = {}
+    for name, compared in (
+        ("embedding", {"embedding": systems(settings, 0.5)["embedding"]}),
+        ("all", systems(settings, 0.5)),
+    ):
+        for attempt in ("first", "again"):
+            torch.cuda.synchronize()
+            began = time.perf_counter()
+            rank(graph, "test", start.embedding, scores, compared)
+            seconds[f"{name}_{attempt}_s"] = time.perf_counter() - began
+    return seconds
+
+
+def measure_whole(name: str) -> dict[str, Any]:
+    """Two EM iterations with the paper's preset: reading, mining, training, evaluation on valid and test, all files."""
+    from plogicnet import PLogicNet
+    from plogicnet.graph import open_graph
+
+    settings = config.Config(device="cuda", seed=1).with_preset(f"paper/{name}-transe")
+    with tempfile.TemporaryDirectory() as folder:
+        began = time.perf_counter()
+        model = PLogicNet(settings).fit(open_graph(name), out=f"{folder}/run")
+        seconds = time.perf_counter() - began
+    test: Any = model.metrics["test"]
+    mrr = {system: test[system]["mrr"] for system in ("embedding", "rules", "plogicnet", "plogicnet*")}
+    return {"seconds": seconds, **{f"{k}_s": v for k, v in model.clock.seconds.items()}, "mrr": mrr, "seed": 1}
+
+
 def tune_rows(c: Case) -> Iterator[tuple[str, Callable[[], dict[str, float]]]]:
     """Tile shapes of the three heavy kernels."""
     from plogicnet.kge.kernels.cross import Backward, Forward
@@ -498,7 +574,16 @@ def tune_rows(c: Case) -> Iterator[tuple[str, Callable[[], dict[str, float]]]]:
 
     trainer = Trainer(*c.tables(), c.examples, c.settings, seed=1)
     trainer.one()
-    s, modulus, device = c.settings, trainer.modulus, trainer.entity.device
+    of: Any = trainer.comparison
+    s, modulus, device = c.settings, c.settings.model == "RotatE", trainer.entity.device
+    for warps in (1, 2, 4, 8):
+        for block in (256, 512, 1024):
+
+            def adam(a: tuple[int, int] = (warps, block)) -> dict[str, float]:
+                trainer.bring_shape = a
+                return {"us": graph_time(trainer.bring, repeats=7) * 1e6}
+
+            yield f"Adam warps {warps} block {block}", adam
     for tile in (32, 64):
         for groups in (2, 4):
             for splits in (8, 16):
@@ -516,16 +601,16 @@ def tune_rows(c: Case) -> Iterator[tuple[str, Callable[[], dict[str, float]]]]:
             for registers in (None, 128):
 
                 def negatives(a: Any = (tile, groups, 1, registers)) -> dict[str, float]:
-                    trainer.to_negatives = Backward(trainer.chunks, s.negatives, trainer.share, s.dim, modulus, *a)
-                    return {"us": graph_time(trainer.learn_negatives, repeats=7) * 1e6}
+                    of.to_negatives = Backward(trainer.chunks, s.negatives, trainer.share, s.dim, modulus, *a)
+                    return {"us": graph_time(of.learn_negatives, repeats=7) * 1e6}
 
                 yield f"negatives' gradients tile {tile} groups {groups} registers {registers}", negatives
                 for splits in (8, 16):
 
                     def queries(a: Any = (tile, groups, splits, registers)) -> dict[str, float]:
-                        trainer.to_queries = Backward(trainer.chunks, trainer.share, s.negatives, s.dim, modulus, *a)
-                        trainer.d_query = torch.empty(trainer.to_queries.splits, *trainer.query.shape, device=device)
-                        return {"us": graph_time(trainer.learn_queries, repeats=7) * 1e6}
+                        of.to_queries = Backward(trainer.chunks, trainer.share, s.negatives, s.dim, modulus, *a)
+                        of.d_query = torch.empty(of.to_queries.splits, *trainer.query.shape, device=device)
+                        return {"us": graph_time(of.learn_queries, repeats=7) * 1e6}
 
                     yield (
                         f"queries' gradients tile {tile} groups {groups} splits {splits} registers {registers}",
@@ -587,7 +672,7 @@ def table(rows: dict[str, Any]) -> None:
 def main() -> int:
     """Runs what was asked for; the exit code says whether anything failed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for flag in ("check", "quick", "tune"):
+    for flag in ("check", "quick", "tune", "whole"):
         parser.add_argument(f"--{flag}", action="store_true")
     parser.add_argument("--out", type=Path)
     asked = parser.parse_args()
@@ -599,23 +684,28 @@ def main() -> int:
     results.rows["torch"] = torch.__version__
     print(results.rows)
     torch.manual_seed(int(time.time()))
-    cases = [case(name, model) for model in ("TransE", "RotatE") for name in ("WN18RR", "FB15k")]
+    cases = [case(name, model) for model in MODELS for name in ("WN18RR", "FB15k")]
     if asked.check:
         results.all("check: ", checks)
     elif asked.tune:
-        for c in cases:
+        for c in cases[:4]:
             results.all(f"tune: {c.name}: ", partial(tune_rows, c))
-        for c in cases:
-            for kernel in ("distances", "queries' gradients", "negatives' gradients"):
+        for c in cases[:4]:
+            for kernel in ("Adam", "distances", "queries' gradients", "negatives' gradients"):
                 prefix = f"tune: {c.name}: {kernel}"
                 timed = {k: v["us"] for k, v in results.rows.items() if k.startswith(prefix) and "us" in v}
                 for name in sorted(timed, key=timed.__getitem__)[:3]:
                     print(f"best: {name} {timed[name]:.1f} µs")
+    elif asked.whole:
+        results.add("ranking FB15k's test set", measure_test_set)
+        for name, limit in (("wn18rr", 120), ("fb15k", 300)):
+            results.add(f"whole {name}, limit {limit} s", partial(measure_whole, name))
     else:
         results.add("copy", measure_copy)
         for c in cases:
-            results.all(f"{c.name}: ", partial(kernel_rows, c))
-            results.all(f"{c.name}: step, ", partial(step_rows, c, asked.quick))
+            with precision(c.settings.matmul):
+                results.all(f"{c.name}: ", partial(kernel_rows, c))
+                results.all(f"{c.name}: step, ", partial(step_rows, c, asked.quick))
         for modulus in (False, True):
             results.add(f"ranking, {'modulus' if modulus else 'L1'} 2048x14951x1000", partial(measure_ranking, modulus))
         table(results.rows)

@@ -17,6 +17,7 @@ import yaml
 from plogicnet.errors import InputError, nearest
 
 Pattern = Literal["composition", "inverse", "symmetric", "subrelation"]
+Model = Literal["TransE", "RotatE", "DistMult", "ComplEx", "HolE", "ConvE"]
 
 
 def setting(
@@ -100,9 +101,7 @@ class MLN:
 class KGE:
     """The embedding model q_theta."""
 
-    model: Literal["TransE", "RotatE", "DistMult", "ComplEx", "HolE", "ConvE"] = setting(
-        "TransE", "how vectors make a score"
-    )
+    model: Model = setting("TransE", "how vectors make a score")  # noqa: RUF009
     dim: int = setting(200, "length of the vectors; for RotatE and ComplEx of complex numbers", low=1)
     recipe: Literal["sampled", "one_vs_all"] = setting(
         "sampled",

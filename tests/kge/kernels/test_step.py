@@ -1,6 +1,5 @@
 """A fused training step against autograd of the plain formula on the same batch; what it draws; how it goes on."""
 
-import math
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -18,6 +17,7 @@ from plogicnet.graph import IntArray, as_triples
 from plogicnet.kge import Checkpoint, Examples
 from plogicnet.kge.kernels.step import BETA1, BETA2, EPSILON, Trainer, lack
 from plogicnet.kge.loss import self_adversarial_loss
+from plogicnet.kge.models import make_geometry
 from plogicnet.kge.sampling import subsampling_weights
 from plogicnet.kge.training import train
 from plogicnet.progress import silent
@@ -27,8 +27,8 @@ ENTITIES, RELATIONS = 13, 3
 SETTINGS = config.KGE(
     dim=6, gamma=4.0, batch=8, negatives=7, share_negatives=3, steps=12, learning_rate=0.05, adversarial_temperature=0.7
 )
-ROTATE = replace(SETTINGS, model="RotatE")
-BOTH = pytest.mark.parametrize("settings", [SETTINGS, ROTATE], ids=["TransE", "RotatE"])
+MODELS: list[config.Model] = ["TransE", "RotatE", "DistMult", "ComplEx"]
+EACH = pytest.mark.parametrize("settings", [replace(SETTINGS, model=m) for m in MODELS], ids=MODELS)
 
 
 def some_examples(n: int = 25) -> Examples:
@@ -40,9 +40,9 @@ def some_examples(n: int = 25) -> Examples:
 
 def trainer_for(settings: config.KGE, examples: Examples | None = None, seed: int = 3, start: int = 0) -> Trainer:
     generator = torch.Generator().manual_seed(5)
-    width = settings.dim * (2 if settings.model == "RotatE" else 1)
+    width, relation_width = make_geometry(settings).widths
     entity = torch.randn(ENTITIES, width, generator=generator).to(DEVICE)
-    relation = torch.randn(RELATIONS, settings.dim, generator=generator).to(DEVICE)
+    relation = torch.randn(RELATIONS, relation_width, generator=generator).to(DEVICE)
     trainer = Trainer(entity, relation, examples or some_examples(), settings, seed)
     trainer.step.fill_(start)
     return trainer
@@ -53,29 +53,15 @@ def run(trainer: Trainer) -> None:
     train(tables, trainer, trainer.settings, "", silent)
 
 
-def distance(apart: torch.Tensor, modulus: bool) -> torch.Tensor:
-    if not modulus:
-        return apart.abs().sum(-1)
-    re, im = apart.chunk(2, dim=-1)
-    return torch.hypot(re, im).sum(-1)
-
-
 def plain_loss(trainer: Trainer, examples: Examples, tail: bool) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """The loss of the drawn batch by the plain formula in float64, with the tables it is a function of."""
-    s, modulus = trainer.settings, trainer.settings.model == "RotatE"
+    s, geometry = trainer.settings, make_geometry(replace(trainer.settings, kernels="plain"))
     entity, relation = (x.detach().cpu().double().requires_grad_() for x in (trainer.entity, trainer.relation))
     known, between, answer = (x.cpu().long() for x in (trainer.known, trainer.between, trainer.answer))
     negative = trainer.negative.cpu().long().repeat_interleave(trainer.share, 0)
-    r = relation[between]
-    if modulus:
-        turn = torch.polar(torch.ones_like(r), r * (math.pi * s.dim / (s.gamma + 2)))
-        re, im = entity[known].chunk(2, dim=-1)
-        turned = torch.complex(re, im) * (turn if tail else turn.conj())
-        query = torch.cat([turned.real, turned.imag], -1)
-    else:
-        query = entity[known] + r if tail else entity[known] - r
-    positive = s.gamma - distance(query - entity[answer], modulus)
-    scores = s.gamma - distance(query[:, None] - entity[negative], modulus)
+    query = geometry.query(entity[known], relation[between], "tail" if tail else "head")
+    positive = geometry.pair(query, entity[answer])
+    scores = geometry.pair(query[:, None], entity[negative])
     facts = {tuple(f) for f in examples.positives.tolist()}
 
     def is_fact(i: int, e: int) -> bool:
@@ -88,7 +74,7 @@ def plain_loss(trainer: Trainer, examples: Examples, tail: bool) -> tuple[torch.
     return loss, entity, relation
 
 
-@BOTH
+@EACH
 @pytest.mark.parametrize("step", [0, 1])
 def test_gradients_and_loss_are_those_of_the_plain_formula(settings: config.KGE, step: int) -> None:
     examples = some_examples()
@@ -103,10 +89,11 @@ def test_gradients_and_loss_are_those_of_the_plain_formula(settings: config.KGE,
         torch.testing.assert_close(found.cpu().double(), table.grad, rtol=1e-4, atol=1e-6)
 
 
-@BOTH
-def test_some_steps_are_those_of_torchs_adam(settings: config.KGE) -> None:
+@pytest.mark.parametrize("regularization", [0.0, 0.01])
+@EACH
+def test_some_steps_are_those_of_torchs_adam(settings: config.KGE, regularization: float) -> None:
     """The rate falls, and the moments start anew, at half of the steps; gradients are cleared for the next step."""
-    settings = replace(settings, steps=4)
+    settings = replace(settings, steps=4, regularization=regularization)
     examples = some_examples()
     trainer, plain = trainer_for(settings, examples), trainer_for(settings, examples)
     parameters = [x.detach().cpu().double().requires_grad_() for x in (plain.entity, plain.relation)]
@@ -115,7 +102,8 @@ def test_some_steps_are_those_of_torchs_adam(settings: config.KGE) -> None:
             optimizer = torch.optim.Adam(parameters, lr=settings.learning_rate / (10 if step else 1))
         plain.draw()
         _, entity, relation = (loss_and := plain_loss(plain, examples, tail=step % 2 == 0))
-        loss_and[0].backward()  # type: ignore[no-untyped-call]
+        penalty = regularization * (entity.norm(p=3) ** 3 + relation.norm(p=3) ** 3)
+        (loss_and[0] + penalty).backward()
         for parameter, table in zip(parameters, (entity, relation), strict=True):
             parameter.grad = table.grad
         optimizer.step()
@@ -206,6 +194,9 @@ def dense(settings: config.KGE) -> list[Tables]:
         trainer.learn()
         rate, correction = trainer.rates[step]
         for name, gradient in (("entity", trainer.d_entity), ("relation", trainer.d_relation)):
+            if settings.regularization:
+                table = getattr(trainer, name)
+                gradient += 3.0 * settings.regularization * table * table.abs()
             m, v = trainer.moments[f"{name}.mean"], trainer.moments[f"{name}.square"]
             if step == settings.steps // 2:
                 m.zero_()
@@ -220,12 +211,12 @@ def dense(settings: config.KGE) -> list[Tables]:
     return after
 
 
-@pytest.mark.parametrize("model", ["TransE", "RotatE"])
+@pytest.mark.parametrize(("model", "penalty"), [("TransE", 0.0), ("RotatE", 0.0), ("ComplEx", 0.01), ("DistMult", 0.0)])
 @hypothesis_settings(max_examples=2, deadline=None)
 @given(pauses=st.dictionaries(st.integers(0, SPARSE.steps - 1), st.booleans(), max_size=4))
-def test_updates_put_off_are_those_made_at_once(model: str, pauses: dict[int, bool]) -> None:
+def test_updates_put_off_are_those_made_at_once(model: config.Model, penalty: float, pauses: dict[int, bool]) -> None:
     """Rows wait for their updates; to settle changes nothing, nor does to take up what was settled, at any step."""
-    settings = replace(SPARSE, model=model)  # type: ignore[arg-type]
+    settings = replace(SPARSE, model=model, regularization=penalty)
     expected, trainer = dense(settings), trainer_for(settings)
     for step in range(settings.steps):
         if step in pauses:
@@ -310,8 +301,8 @@ def test_what_fused_steps_lack_is_named() -> None:
     examples = some_examples()
     assert lack(examples, SETTINGS) is None
     for settings, named in (
-        (replace(SETTINGS, model="DistMult"), "DistMult"),
-        (replace(SETTINGS, regularization=0.1), "kge.regularization"),
+        (replace(SETTINGS, model="HolE"), "HolE"),
+        (replace(SETTINGS, dropout=0.1), "kge.dropout"),
         (replace(SETTINGS, recipe="one_vs_all"), "sampled"),
     ):
         assert named in str(lack(examples, settings))

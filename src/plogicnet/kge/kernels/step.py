@@ -1,4 +1,4 @@
-"""A whole training step of TransE or RotatE on the device: drawn, scored, learned from, replayed as a CUDA graph.
+"""A whole training step by the sampled recipe on the device: drawn, scored, learned from, replayed as a CUDA graph.
 
 The mathematics is that of sampling.py, loss.py and vector_model.py; only the random numbers are others, since they are
 made on the device from (seed, step) alone, by counters. The step's number lies in device memory and the learning rates
@@ -6,7 +6,8 @@ in a table beside it, so that one captured graph serves every step.
 
 Adam moves every row at every step, for its moments outlast its gradient. But a row that nobody reads may wait: its
 updates are put off until a step draws it, and then made one after the other, in registers, with the rates of the steps
-that they belong to. Nothing else changes; `settle` brings all rows up to date, for whoever reads the tables.
+that they belong to. The L3 penalty moves every row at every step too, but by that row alone: its part of the gradient
+is made there as well. Nothing else changes; `settle` brings all rows up to date, for whoever reads the tables.
 
 The floor of a step, in bytes (w the width of an entity's vector, f = 4 bytes a number):
 - bringing up to date the rows that a step draws moves 8 · f · w a row (vector, both moments and the gradient, read and
@@ -25,11 +26,15 @@ import triton
 import triton.language as tl
 
 from plogicnet import config
-from plogicnet.kge.kernels.cross import TINY, Backward, Forward
+from plogicnet.kge.kernels.cross import TINY
+from plogicnet.kge.kernels.shared import Distances, Products
 from plogicnet.kge.protocol import Examples
 from plogicnet.kge.sampling import subsampling_weights
 
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
+L1, MODULUS, REAL, COMPLEX = (tl.constexpr(kind) for kind in range(4))
+KINDS = {"TransE": L1, "RotatE": MODULUS, "DistMult": REAL, "ComplEx": COMPLEX}
+"""How a model's vectors are compared: by a distance, or from 2 on by a product; odd ones are of complex numbers."""
 
 
 @triton.jit
@@ -113,24 +118,31 @@ def draw_kernel(
 @triton.jit
 def query_kernel(
     step, entity, relation, known, between, query, phase,
-    MODULUS: tl.constexpr, DIM: tl.constexpr, BLOCK: tl.constexpr,
+    KIND: tl.constexpr, DIM: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Rows of queries: h + r or t - r; rotated by the relation's phases, forwards or backwards, where MODULUS."""
+    """Rows of queries: h + r or t - r; h · r; complex ones times the relation (of modulus one) or its conjugate."""
+    PAIRED: tl.constexpr = KIND % 2 == 1
     slot = tl.program_id(0)
     k = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside = k < DIM
     sign = tl.where(tl.load(step) % 2 == 0, 1.0, -1.0)
-    row = tl.load(known + slot).to(tl.int64)
-    r = tl.load(relation + tl.load(between + slot).to(tl.int64) * DIM + k, mask=inside, other=0.0)
-    if MODULUS:
-        x = tl.load(entity + row * (2 * DIM) + k, mask=inside, other=0.0)
-        y = tl.load(entity + row * (2 * DIM) + DIM + k, mask=inside, other=0.0)
-        cos = tl.cos(r * phase)
-        sin = tl.sin(r * phase) * sign
-        tl.store(query + slot * (2 * DIM) + k, x * cos - y * sin, mask=inside)
-        tl.store(query + slot * (2 * DIM) + DIM + k, x * sin + y * cos, mask=inside)
+    row = tl.load(known + slot).to(tl.int64) * (2 * DIM if PAIRED else DIM)
+    row_r = tl.load(between + slot).to(tl.int64) * (2 * DIM if KIND == COMPLEX else DIM)
+    x = tl.load(entity + row + k, mask=inside, other=0.0)
+    r = tl.load(relation + row_r + k, mask=inside, other=0.0)
+    if PAIRED:
+        y = tl.load(entity + row + DIM + k, mask=inside, other=0.0)
+        if KIND == MODULUS:
+            re = tl.cos(r * phase)
+            im = tl.sin(r * phase) * sign
+        else:
+            re = r
+            im = tl.load(relation + row_r + DIM + k, mask=inside, other=0.0) * sign
+        tl.store(query + slot * (2 * DIM) + k, x * re - y * im, mask=inside)
+        tl.store(query + slot * (2 * DIM) + DIM + k, x * im + y * re, mask=inside)
+    elif KIND == REAL:
+        tl.store(query + slot * DIM + k, x * r, mask=inside)
     else:
-        x = tl.load(entity + row * DIM + k, mask=inside, other=0.0)
         tl.store(query + slot * DIM + k, x + sign * r, mask=inside)
 
 
@@ -144,13 +156,16 @@ def softplus(x):
 def loss_kernel(
     parts, query, entity, answer, weight, low, high, answers, negative, slope, slope_positive, losses,
     gamma, temperature, slots, share, columns, splits,
-    MODULUS: tl.constexpr, DIM: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_B: tl.constexpr,
+    KIND: tl.constexpr, DIM: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_B: tl.constexpr,
 ):  # fmt: skip
-    """One positive's loss and the loss's slope in each of its distances; known positives among negatives count not.
+    """One positive's loss and the loss's slope in each distance or product; known positives among negatives count not.
 
-    The slope in a distance is minus that in a score: -f · a_j · σ(s_j) for a negative of adversarial weight a_j, and
-    f · σ(-s) for the positive, where f is half the positive's share of the batch's weight.
+    The slope in a score is f · a_j · σ(s_j) for a negative of adversarial weight a_j, and -f · σ(-s) for the positive,
+    where f is half the positive's share of the batch's weight; in a distance it is minus that.
     """
+    PAIRED: tl.constexpr = KIND % 2 == 1
+    PRODUCT: tl.constexpr = KIND >= 2
+    OF_SCORE: tl.constexpr = 1.0 if PRODUCT else -1.0
     slot = tl.program_id(0)
     total = tl.zeros((BLOCK_B,), tl.float32)
     for start in range(0, slots, BLOCK_B):
@@ -158,27 +173,34 @@ def loss_kernel(
         total += tl.load(weight + i, mask=i < slots, other=0.0)
     f = 0.5 * tl.load(weight + slot) / tl.maximum(tl.sum(total, 0), 1.1754943508222875e-38)
 
-    WIDTH: tl.constexpr = 2 * DIM if MODULUS else DIM
+    WIDTH: tl.constexpr = 2 * DIM if PAIRED else DIM
     row = tl.load(answer + slot).to(tl.int64) * WIDTH
-    apart = tl.zeros((BLOCK_K,), tl.float32)
-    for start in range(0, DIM, BLOCK_K):
+    compared = tl.zeros((BLOCK_K,), tl.float32)
+    for start in range(0, WIDTH if PRODUCT else DIM, BLOCK_K):
         k = start + tl.arange(0, BLOCK_K)
-        x = tl.load(query + slot * WIDTH + k, mask=k < DIM, other=0.0)
-        x -= tl.load(entity + row + k, mask=k < DIM, other=0.0)
-        if MODULUS:
-            y = tl.load(query + slot * WIDTH + DIM + k, mask=k < DIM, other=0.0)
-            y -= tl.load(entity + row + DIM + k, mask=k < DIM, other=0.0)
-            apart += tl.sqrt(x * x + y * y)
+        inside_k = k < (WIDTH if PRODUCT else DIM)
+        x = tl.load(query + slot * WIDTH + k, mask=inside_k, other=0.0)
+        x1 = tl.load(entity + row + k, mask=inside_k, other=0.0)
+        if PRODUCT:
+            compared += x * x1
+        elif KIND == MODULUS:
+            x -= x1
+            y = tl.load(query + slot * WIDTH + DIM + k, mask=inside_k, other=0.0)
+            y -= tl.load(entity + row + DIM + k, mask=inside_k, other=0.0)
+            compared += tl.sqrt(x * x + y * y)
         else:
-            apart += tl.abs(x)
-    positive = gamma - tl.sum(apart, 0)
+            compared += tl.abs(x - x1)
+    positive = tl.sum(compared, 0)
+    if not PRODUCT:
+        positive = gamma - positive
 
     j = tl.arange(0, BLOCK_N)
     inside = j < columns
-    distance = tl.zeros((BLOCK_N,), tl.float32)
+    score = tl.zeros((BLOCK_N,), tl.float32)
     for split in range(splits):
-        distance += tl.load(parts + (split * slots + slot).to(tl.int64) * columns + j, mask=inside, other=0.0)
-    score = gamma - distance
+        score += tl.load(parts + (split * slots + slot).to(tl.int64) * columns + j, mask=inside, other=0.0)
+    if not PRODUCT:
+        score = gamma - score
 
     # the query's answers among the examples lie sorted in answers[low:high]
     wanted = tl.load(negative + (slot // share) * columns + j, mask=inside, other=-1)
@@ -203,8 +225,8 @@ def loss_kernel(
     adversarial = tl.where(usable, tl.exp(heat - hottest), 0.0)
     adversarial = adversarial / tl.maximum(tl.sum(adversarial, 0), 1e-30)
     sigmoid = 1.0 / (1.0 + tl.exp(-score))
-    tl.store(slope + slot.to(tl.int64) * columns + j, -f * adversarial * sigmoid, mask=inside)
-    tl.store(slope_positive + slot, f / (1.0 + tl.exp(positive)))
+    tl.store(slope + slot.to(tl.int64) * columns + j, OF_SCORE * f * adversarial * sigmoid, mask=inside)
+    tl.store(slope_positive + slot, -OF_SCORE * f / (1.0 + tl.exp(positive)))
     negatives = tl.sum(tl.where(usable, adversarial * softplus(score), 0.0), 0)
     tl.store(losses + slot, f * (softplus(-positive) + negatives))
 
@@ -213,10 +235,12 @@ def loss_kernel(
 def spread_kernel(
     step, parts, query, entity, relation, known, between, answer, weight, slope_positive,
     d_entity, d_relation, slots, splits, phase,
-    MODULUS: tl.constexpr, DIM: tl.constexpr, BLOCK: tl.constexpr,
+    KIND: tl.constexpr, DIM: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Sums a query's gradient, adds the positive's, and adds all to the rows of known entity, relation and answer."""
-    WIDTH: tl.constexpr = 2 * DIM if MODULUS else DIM
+    PAIRED: tl.constexpr = KIND % 2 == 1
+    PRODUCT: tl.constexpr = KIND >= 2
+    WIDTH: tl.constexpr = 2 * DIM if PAIRED else DIM
     slot = tl.program_id(0)
     if tl.load(weight + slot) != 0.0:
         k = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
@@ -224,33 +248,60 @@ def spread_kernel(
         sign = tl.where(tl.load(step) % 2 == 0, 1.0, -1.0)
         g = tl.load(slope_positive + slot)
         row = tl.load(known + slot).to(tl.int64) * WIDTH
-        row_r = tl.load(between + slot).to(tl.int64) * DIM
+        row_r = tl.load(between + slot).to(tl.int64) * (2 * DIM if KIND == COMPLEX else DIM)
         row_a = tl.load(answer + slot).to(tl.int64) * WIDTH
         q = tl.load(query + slot * WIDTH + k, mask=inside, other=0.0)
-        x = q - tl.load(entity + row_a + k, mask=inside, other=0.0)
-        if MODULUS:
+        a = tl.load(entity + row_a + k, mask=inside, other=0.0)
+        if PAIRED:
             q_y = tl.load(query + slot * WIDTH + DIM + k, mask=inside, other=0.0)
-            y = q_y - tl.load(entity + row_a + DIM + k, mask=inside, other=0.0)
-            g_by_length = g * tl.rsqrt(y * y + (x * x + TINY))
-            x = g_by_length * x
-            y = g_by_length * y
-            tl.atomic_add(d_entity + row_a + DIM + k, -y, mask=inside, sem="relaxed")
+            a_y = tl.load(entity + row_a + DIM + k, mask=inside, other=0.0)
+        # (x, y): the gradient of the query; the answer's is minus it, or the query itself for products
+        if PRODUCT:
+            x = g * a
+            to_answer = g * q
+            if PAIRED:
+                y = g * a_y
+                to_answer_y = g * q_y
         else:
-            x = tl.where(x > 0, g, tl.where(x < 0, -g, 0.0))
-        tl.atomic_add(d_entity + row_a + k, -x, mask=inside, sem="relaxed")
+            x = q - a
+            if PAIRED:
+                y = q_y - a_y
+                g_by_length = g * tl.rsqrt(y * y + (x * x + TINY))
+                x = g_by_length * x
+                y = g_by_length * y
+                to_answer_y = -y
+            else:
+                x = tl.where(x > 0, g, tl.where(x < 0, -g, 0.0))
+            to_answer = -x
+        tl.atomic_add(d_entity + row_a + k, to_answer, mask=inside, sem="relaxed")
+        if PAIRED:
+            tl.atomic_add(d_entity + row_a + DIM + k, to_answer_y, mask=inside, sem="relaxed")
         for split in range(splits):
             part = parts + (split * slots + slot).to(tl.int64) * WIDTH + k
             x += tl.load(part, mask=inside, other=0.0)
-            if MODULUS:
+            if PAIRED:
                 y += tl.load(part + DIM, mask=inside, other=0.0)
-        if MODULUS:
-            r = tl.load(relation + row_r + k, mask=inside, other=0.0) * phase
-            cos = tl.cos(r)
-            sin = tl.sin(r) * sign
-            tl.atomic_add(d_entity + row + k, x * cos + y * sin, mask=inside, sem="relaxed")
-            tl.atomic_add(d_entity + row + DIM + k, y * cos - x * sin, mask=inside, sem="relaxed")
-            turn = (y * q - x * q_y) * (sign * phase)
-            tl.atomic_add(d_relation + row_r + k, turn, mask=inside, sem="relaxed")
+        if PAIRED:
+            r = tl.load(relation + row_r + k, mask=inside, other=0.0)
+            if KIND == MODULUS:
+                re = tl.cos(r * phase)
+                im = tl.sin(r * phase) * sign
+                turn = (y * q - x * q_y) * (sign * phase)
+                tl.atomic_add(d_relation + row_r + k, turn, mask=inside, sem="relaxed")
+            else:
+                re = r
+                im = tl.load(relation + row_r + DIM + k, mask=inside, other=0.0) * sign
+                e = tl.load(entity + row + k, mask=inside, other=0.0)
+                e_y = tl.load(entity + row + DIM + k, mask=inside, other=0.0)
+                tl.atomic_add(d_relation + row_r + k, x * e + y * e_y, mask=inside, sem="relaxed")
+                tl.atomic_add(d_relation + row_r + DIM + k, (y * e - x * e_y) * sign, mask=inside, sem="relaxed")
+            tl.atomic_add(d_entity + row + k, x * re + y * im, mask=inside, sem="relaxed")
+            tl.atomic_add(d_entity + row + DIM + k, y * re - x * im, mask=inside, sem="relaxed")
+        elif KIND == REAL:
+            e = tl.load(entity + row + k, mask=inside, other=0.0)
+            r = tl.load(relation + row_r + k, mask=inside, other=0.0)
+            tl.atomic_add(d_entity + row + k, x * r, mask=inside, sem="relaxed")
+            tl.atomic_add(d_relation + row_r + k, x * e, mask=inside, sem="relaxed")
         else:
             tl.atomic_add(d_entity + row + k, x, mask=inside, sem="relaxed")
             tl.atomic_add(d_relation + row_r + k, x * sign, mask=inside, sem="relaxed")
@@ -264,14 +315,14 @@ def moved(p, m, v, rates, step, EPSILON: tl.constexpr):
 
 @triton.jit
 def bring_kernel(
-    step, rates, table, gradient, mean, square, rows, since,
-    ROWS: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr,
+    step, rates, table, gradient, mean, square, rows, since, penalty,
+    ROWS: tl.constexpr, PENALTY: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr,
     BETA1: tl.constexpr, BETA2: tl.constexpr, EPSILON: tl.constexpr,
 ):  # fmt: skip
     """Adam's updates of one row (of the place's row, with ROWS) from the step in `since` on, up to the present step.
 
-    Only the first of them has a gradient, which is then set to zero again: a row is brought to the step that draws it,
-    so what gradient it has is that step's.
+    Only the first of them has a gradient from examples, which is then set to zero again: a row is brought to the step
+    that draws it, so what gradient it has is that step's. All have the penalty's, of penalty · |p|³ at each coordinate.
     """
     place = tl.program_id(0)
     now = tl.load(step).to(tl.int32)
@@ -286,12 +337,18 @@ def bring_kernel(
         v = tl.load(square + at, mask=inside, other=0.0)
         p = tl.load(table + at, mask=inside, other=0.0)
         tl.store(gradient + at, tl.zeros((BLOCK,), tl.float32), mask=inside)
+        if PENALTY:
+            g += 3.0 * penalty * p * tl.abs(p)
         m = BETA1 * m + (1.0 - BETA1) * g
         v = BETA2 * v + (1.0 - BETA2) * g * g
         p = moved(p, m, v, rates, behind, EPSILON)
         for missed in range(behind + 1, now):
             m = BETA1 * m
             v = BETA2 * v
+            if PENALTY:
+                g = 3.0 * penalty * p * tl.abs(p)
+                m += (1.0 - BETA1) * g
+                v += (1.0 - BETA2) * g * g
             p = moved(p, m, v, rates, missed, EPSILON)
         tl.store(mean + at, m, mask=inside)
         tl.store(square + at, v, mask=inside)
@@ -316,7 +373,7 @@ class Trainer:
         seed: int,
     ) -> None:
         s, device = settings, entity.device
-        self.settings, self.entity, self.relation, self.modulus = s, entity, relation, s.model == "RotatE"
+        self.settings, self.entity, self.relation, self.kind = s, entity, relation, KINDS[s.model]
         self.seed = seed & (2**31 - 1)
         self.size = min(s.batch, len(examples.positives))
         self.share = min(s.share_negatives, self.size)
@@ -324,6 +381,7 @@ class Trainer:
         self.slots = self.chunks * self.share
         self.block = min(1024, int(triton.next_power_of_2(s.dim)))
         self.of_rows = (self.slots, -(-s.dim // self.block))
+        self.bring_shape = (4, 1024)
         self.phase = math.pi * s.dim / (s.gamma + 2.0)
         self.graph: Any = None
         self.step = torch.zeros(1, dtype=torch.int64, device=device)
@@ -350,10 +408,8 @@ class Trainer:
         self.since, self.since_relation = whole(len(self.rows)), whole(self.slots)
         self.weight, self.slope_positive, self.losses = real(self.slots), real(self.slots), real(self.slots)
         self.query, self.slope = real(self.slots, entity.shape[1]), real(self.slots, s.negatives)
-        self.forward = Forward(self.chunks, self.share, s.negatives, s.dim, self.modulus, device)
-        self.to_queries = Backward(self.chunks, self.share, s.negatives, s.dim, self.modulus)
-        self.to_negatives = Backward(self.chunks, s.negatives, self.share, s.dim, self.modulus, splits=1)
-        self.d_query = real(self.to_queries.splits, self.slots, entity.shape[1])
+        make = Distances if s.model in ("TransE", "RotatE") else Products
+        self.comparison = make(entity, self.negative, self.query, self.slope, self.d_entity, s.model == "RotatE")
 
     def _load(self, examples: Examples) -> None:
         """The examples on the device; for each and each side the range of its query's answers among them, sorted."""
@@ -390,9 +446,9 @@ class Trainer:
 
     def learn(self) -> None:
         """Adds the gradients of the drawn batch's loss to `d_entity` and `d_relation`."""
+        of = self.comparison
         for part in (
-            self.make_queries, self.lay_out, self.forward.distances, self.weigh, self.learn_queries,
-            self.learn_negatives, self.spread,
+            self.make_queries, of.lay_out, of.compare, self.weigh, of.learn_queries, of.learn_negatives, self.spread
         ):  # fmt: skip
             part()
 
@@ -400,42 +456,26 @@ class Trainer:
         """The query vectors."""
         query_kernel[self.of_rows](
             self.step, self.entity, self.relation, self.known, self.between, self.query, self.phase,
-            MODULUS=self.modulus, DIM=self.settings.dim, BLOCK=self.block, num_warps=4,
+            KIND=self.kind, DIM=self.settings.dim, BLOCK=self.block, num_warps=4,
         )  # fmt: skip
-
-    def lay_out(self) -> None:
-        """Queries and negatives transposed, as `Forward.distances` takes them."""
-        self.forward.lay_out(self.query, None, self.forward.queries, self.share)
-        self.forward.lay_out(self.entity, self.negative, self.forward.candidates, self.settings.negatives)
 
     def weigh(self) -> None:
-        """The loss and its slope in each distance."""
+        """The loss and its slope in each distance or product."""
         s = self.settings
         loss_kernel[(self.slots,)](
-            self.forward.out, self.query, self.entity, self.answer, self.weight, self.low, self.high, self.answers,
+            self.comparison.out, self.query, self.entity, self.answer, self.weight, self.low, self.high, self.answers,
             self.negative, self.slope, self.slope_positive, self.losses, s.gamma, s.adversarial_temperature,
-            self.slots, self.share, s.negatives, self.forward.splits, MODULUS=self.modulus, DIM=s.dim,
+            self.slots, self.share, s.negatives, len(self.comparison.out), KIND=self.kind, DIM=s.dim,
             BLOCK_K=self.block, BLOCK_N=int(triton.next_power_of_2(s.negatives)), BLOCK_B=1024, num_warps=4,
-        )  # fmt: skip
-
-    def learn_queries(self) -> None:
-        """The negatives' part of the queries' gradients, in parts."""
-        steps = (self.settings.negatives, 1)
-        self.to_queries(self.query, self.entity, self.slope, steps, self.d_query, other_ids=self.negative)
-
-    def learn_negatives(self) -> None:
-        """The negatives' gradients, added to their rows."""
-        steps = (1, self.settings.negatives)
-        self.to_negatives(
-            self.entity, self.query, self.slope, steps, self.d_entity, own_ids=self.negative, add=True
         )  # fmt: skip
 
     def spread(self) -> None:
         """The queries' gradients and the positives', added to the rows of known entities, relations and answers."""
         spread_kernel[self.of_rows](
-            self.step, self.d_query, self.query, self.entity, self.relation, self.known, self.between, self.answer,
-            self.weight, self.slope_positive, self.d_entity, self.d_relation, self.slots, self.to_queries.splits,
-            self.phase, MODULUS=self.modulus, DIM=self.settings.dim, BLOCK=self.block, num_warps=4,
+            self.step, self.comparison.d_query, self.query, self.entity, self.relation, self.known, self.between,
+            self.answer, self.weight, self.slope_positive, self.d_entity, self.d_relation, self.slots,
+            len(self.comparison.d_query), self.phase, KIND=self.kind, DIM=self.settings.dim, BLOCK=self.block,
+            num_warps=4,
         )  # fmt: skip
 
     def bring(self) -> None:
@@ -452,11 +492,13 @@ class Trainer:
     def _bring(self, name: str, rows: torch.Tensor | None, since: torch.Tensor) -> None:
         table, gradient = (self.entity, self.d_entity) if name == "entity" else (self.relation, self.d_relation)
         width = table.shape[1]
-        block = min(1024, int(triton.next_power_of_2(width)))
+        warps, block = self.bring_shape
+        block = min(block, int(triton.next_power_of_2(width)))
         bring_kernel[(len(since), -(-width // block))](
             self.step, self.rates, table, gradient, self.moments[f"{name}.mean"], self.moments[f"{name}.square"],
-            since if rows is None else rows, since, ROWS=rows is not None, WIDTH=width, BLOCK=block, BETA1=BETA1,
-            BETA2=BETA2, EPSILON=EPSILON, num_warps=4,
+            since if rows is None else rows, since, self.settings.regularization, ROWS=rows is not None,
+            PENALTY=self.settings.regularization > 0, WIDTH=width, BLOCK=block, BETA1=BETA1, BETA2=BETA2,
+            EPSILON=EPSILON, num_warps=warps,
         )  # fmt: skip
 
     def one(self) -> None:
@@ -467,7 +509,7 @@ class Trainer:
         self.step.add_(1)
 
     def loss(self) -> float:
-        """The last step's loss; waits for the device."""
+        """The last step's loss, the penalty left out; waits for the device."""
         return float(self.losses.sum())
 
     def take(self, step: int) -> None:
@@ -523,14 +565,13 @@ def lack(examples: Examples, s: config.KGE) -> str | None:
     """What a training asks for that fused steps do not have; None where they have it all.
 
     Example:
-        >>> lack(Examples.of(np.array([[0, 0, 1]])), config.KGE(model="DistMult"))
-        'fused steps are for TransE and RotatE, not DistMult'
+        >>> lack(Examples.of(np.array([[0, 0, 1]])), config.KGE(model="HolE"))
+        'fused steps are for TransE, RotatE, DistMult and ComplEx, not HolE'
     """
-    if s.model not in ("TransE", "RotatE"):
-        return f"fused steps are for TransE and RotatE, not {s.model}"
-    for name in ("regularization", "dropout"):
-        if getattr(s, name):
-            return f"fused steps have no kge.{name}"
+    if s.model not in KINDS:
+        return f"fused steps are for TransE, RotatE, DistMult and ComplEx, not {s.model}"
+    if s.dropout:
+        return "fused steps have no kge.dropout"
     if s.recipe != "sampled" or s.optimizer == "adagrad":
         return "fused steps are for the sampled recipe with Adam"
     return "fused steps take no explicit negatives" if len(examples.negatives) else None

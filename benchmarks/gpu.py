@@ -1,6 +1,7 @@
 """The GPU kernels: checked against float64, timed beside their floors, a training step beside eager and torch.compile.
 
     python benchmarks/gpu.py --check            every kernel against the plain formula, no timing
+    python benchmarks/gpu.py --check --quick    the same for small sizes alone, as compute-sanitizer can bear them
     python benchmarks/gpu.py --quick --out F    kernels and fused steps only
     python benchmarks/gpu.py --out F            all of it, with eager and torch.compile
     python benchmarks/gpu.py --tune --out F     tile shapes of the distance and gradient kernels
@@ -31,6 +32,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
 
 from plogicnet import config
 from plogicnet.kge import Examples
+from plogicnet.kge.geometry import Geometry
 from plogicnet.kge.loss import self_adversarial_loss
 from plogicnet.kge.models import make_geometry
 
@@ -137,6 +139,11 @@ def plain_distance(apart: torch.Tensor, modulus: bool) -> torch.Tensor:
     return (re * re + im * im).sqrt().sum(-1)
 
 
+def plain_geometry(s: config.KGE) -> Geometry:
+    """A model's formula."""
+    return make_geometry(replace(s, kernels="plain"))
+
+
 def plain_loss(
     entity: torch.Tensor,
     relation: torch.Tensor,
@@ -147,11 +154,11 @@ def plain_loss(
     negative: torch.Tensor,
     usable: torch.Tensor,
     s: config.KGE,
+    geometry: Geometry,
     tail: bool,
     cdist: bool = False,
 ) -> torch.Tensor:
     """The self-adversarial loss of a batch in chunks, by broadcasting (or cdist), or by matrix products."""
-    geometry = make_geometry(replace(s, kernels="plain"))
     query = geometry.query(entity[known], relation[between], "tail" if tail else "head")
     positive = geometry.pair(query, entity[answer])
     candidates = entity[negative]
@@ -168,10 +175,14 @@ def plain_loss(
 
 
 class Plain:
-    """A training step by the plain formula, all of it on the device, in eager mode or compiled."""
+    """A training step by the plain formula, all of it on the device, in eager mode or compiled with CUDA graphs.
+
+    What is compiled is all but the optimiser: the draws, the filter, the loss and its gradients.
+    """
 
     def __init__(self, c: Case, compiled: bool) -> None:
-        self.s, self.entities = c.settings, c.entities
+        self.s, self.entities, self.cdist = c.settings, c.entities, not compiled
+        self.geometry = plain_geometry(c.settings)
         entity, relation = c.tables()
         self.parameters = [entity.requires_grad_(), relation.requires_grad_()]
         self.adam = torch.optim.Adam(self.parameters, lr=1e-4, fused=True)
@@ -179,8 +190,10 @@ class Plain:
         self.positives = torch.from_numpy(examples.positives).to(DEVICE)
         h, r, t = self.positives.unbind(1)
         self.keys = {tail: self.keys_of(h, r, t, tail).sort()[0] for tail in (True, False)}
-        self.compiled = compiled
-        self.loss = torch.compile(plain_loss, dynamic=False) if compiled else plain_loss
+        self.loss: Callable[..., torch.Tensor] = self.loss_of_batch
+        if compiled:
+            torch._dynamo.reset()
+            self.loss = torch.compile(self.loss_of_batch, dynamic=False, mode="reduce-overhead")
         self.number = 0
 
     def keys_of(self, h: torch.Tensor, r: torch.Tensor, t: torch.Tensor, tail: bool) -> torch.Tensor:
@@ -188,10 +201,9 @@ class Plain:
         known, answer = (h, t) if tail else (t, h)
         return (r * self.entities + known) * self.entities + answer
 
-    def __call__(self) -> None:
-        """One step."""
-        s, tail = self.s, self.number % 2 == 0
-        self.number += 1
+    def loss_of_batch(self, entity: torch.Tensor, relation: torch.Tensor, tail: bool) -> torch.Tensor:
+        """Draws a batch, filters its negatives, and scores it."""
+        s = self.s
         chunks = s.batch // s.share_negatives
         rows = torch.randint(len(self.positives), (chunks, s.share_negatives), device=DEVICE)
         h, r, t = self.positives[rows].unbind(-1)
@@ -199,12 +211,19 @@ class Plain:
         negative = torch.randint(self.entities, (chunks, s.negatives), device=DEVICE)
         wanted = (r[:, :, None] * self.entities + known[:, :, None]) * self.entities + negative[:, None]
         keys = self.keys[tail]
-        usable = keys[torch.searchsorted(keys, wanted).clamp_(max=len(keys) - 1)] != wanted
+        usable = keys[torch.searchsorted(keys, wanted).clamp(max=len(keys) - 1)] != wanted
         weight = torch.ones(chunks, s.share_negatives, device=DEVICE)
+        return plain_loss(
+            entity, relation, known, r, answer, weight, negative, usable, s, self.geometry, tail, self.cdist
+        )
+
+    def __call__(self) -> None:
+        """One step."""
+        tail = self.number % 2 == 0
+        self.number += 1
+        torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
         self.adam.zero_grad()
-        entity, relation = self.parameters
-        loss = self.loss(entity, relation, known, r, answer, weight, negative, usable, s, tail, not self.compiled)
-        loss.backward()  # type: ignore[no-untyped-call]
+        self.loss(*self.parameters, tail).backward()  # type: ignore[no-untyped-call]
         self.adam.step()
 
 
@@ -259,7 +278,7 @@ def check_step(c: Case, step: int) -> str:
     usable = ~torch.isin(wanted, keys)
     wide = (entity.double().requires_grad_(), relation.double().requires_grad_())
     weight = trainer.weight.double().view(shape)
-    loss = plain_loss(*wide, known, between, answer, weight, negative, usable, s, tail)
+    loss = plain_loss(*wide, known, between, answer, weight, negative, usable, s, plain_geometry(s), tail)
     loss.backward()  # type: ignore[no-untyped-call]
     gaps = [gap(a, b.grad) for a, b in zip((trainer.d_entity, trainer.d_relation), wide, strict=True)]  # type: ignore[arg-type]
     value = abs(trainer.loss() / loss.item() - 1)
@@ -351,8 +370,8 @@ def check_learning(c: Case) -> str:
     return f"{'ok' if math.isfinite(last) and last < first else 'WRONG'}  loss {first:.4f} then {last:.4f}"
 
 
-def checks() -> Iterator[tuple[str, Callable[[], object]]]:
-    """All checks by name."""
+def checks(quick: bool) -> Iterator[tuple[str, Callable[[], object]]]:
+    """All checks by name; of small sizes alone, if quick."""
     for modulus in (False, True):
         for lead, n, m, dim in (
             ((), 1, 1, 1),
@@ -363,17 +382,20 @@ def checks() -> Iterator[tuple[str, Callable[[], object]]]:
             ((16,), 64, 256, 1000),
             ((511,), 1, 64, 50),
         ):
+            if quick and n * m * dim > 1_000_000:
+                continue
             name = f"{'modulus' if modulus else 'L1'} {lead} {n}x{m}x{dim}"
             yield name, partial(check_cross, modulus, lead, n, m, dim)
     for model in MODELS:
-        for c in (small(model), case("WN18RR", model), case("FB15k", model)):
+        for c in (small(model),) if quick else (small(model), case("WN18RR", model), case("FB15k", model)):
             for step in (0, 1):
                 yield f"step {step} of {c.name}", partial(check_step, c, step)
             if c.settings.matmul == "tf32":
                 yield f"in TF32, step 0 of {c.name}", partial(check_tf32, c)
-        yield f"graph of {model}", partial(check_graph, case("WN18RR", model))
-        yield f"waiting of {model}", partial(check_waiting, case("FB15k", model))
-        yield f"learning of {model}", partial(check_learning, case("WN18RR", model))
+        yield f"graph of {model}", partial(check_graph, small(model) if quick else case("WN18RR", model))
+        yield f"waiting of {model}", partial(check_waiting, small(model) if quick else case("FB15k", model))
+        if not quick:
+            yield f"learning of {model}", partial(check_learning, case("WN18RR", model))
 
 
 # timings
@@ -576,14 +598,6 @@ def tune_rows(c: Case) -> Iterator[tuple[str, Callable[[], dict[str, float]]]]:
     trainer.one()
     of: Any = trainer.comparison
     s, modulus, device = c.settings, c.settings.model == "RotatE", trainer.entity.device
-    for warps in (1, 2, 4, 8):
-        for block in (256, 512, 1024):
-
-            def adam(a: tuple[int, int] = (warps, block)) -> dict[str, float]:
-                trainer.bring_shape = a
-                return {"us": graph_time(trainer.bring, repeats=7) * 1e6}
-
-            yield f"Adam warps {warps} block {block}", adam
     for tile in (32, 64):
         for groups in (2, 4):
             for splits in (8, 16):
@@ -674,6 +688,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for flag in ("check", "quick", "tune", "whole"):
         parser.add_argument(f"--{flag}", action="store_true")
+    parser.add_argument("--models", nargs="+", default=MODELS, choices=MODELS)
     parser.add_argument("--out", type=Path)
     asked = parser.parse_args()
     if not torch.cuda.is_available():
@@ -684,14 +699,14 @@ def main() -> int:
     results.rows["torch"] = torch.__version__
     print(results.rows)
     torch.manual_seed(int(time.time()))
-    cases = [case(name, model) for model in MODELS for name in ("WN18RR", "FB15k")]
+    cases = [case(name, model) for model in asked.models for name in ("WN18RR", "FB15k")]
     if asked.check:
-        results.all("check: ", checks)
+        results.all("check: ", partial(checks, asked.quick))
     elif asked.tune:
-        for c in cases[:4]:
+        for c in (c for c in cases if c.settings.model in ("TransE", "RotatE")):
             results.all(f"tune: {c.name}: ", partial(tune_rows, c))
-        for c in cases[:4]:
-            for kernel in ("Adam", "distances", "queries' gradients", "negatives' gradients"):
+        for c in (c for c in cases if c.settings.model in ("TransE", "RotatE")):
+            for kernel in ("distances", "queries' gradients", "negatives' gradients"):
                 prefix = f"tune: {c.name}: {kernel}"
                 timed = {k: v["us"] for k, v in results.rows.items() if k.startswith(prefix) and "us" in v}
                 for name in sorted(timed, key=timed.__getitem__)[:3]:
@@ -706,7 +721,7 @@ def main() -> int:
             with precision(c.settings.matmul):
                 results.all(f"{c.name}: ", partial(kernel_rows, c))
                 results.all(f"{c.name}: step, ", partial(step_rows, c, asked.quick))
-        for modulus in (False, True):
+        for modulus in (False, True)[: len(asked.models)]:
             results.add(f"ranking, {'modulus' if modulus else 'L1'} 2048x14951x1000", partial(measure_ranking, modulus))
         table(results.rows)
     print(f"{results.failed} failed")

@@ -34,20 +34,22 @@ TINY = tl.constexpr(1e-30)
 
 @triton.jit
 def lay_out_kernel(
-    source, ids, out, rows, pad_rows, dim, pad_dim, row_stride,
-    PARTS: tl.constexpr, IDS: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK_K: tl.constexpr,
+    source, ids, out, copy, rows, pad_rows, dim, pad_dim, row_stride,
+    PARTS: tl.constexpr, IDS: tl.constexpr, COPY: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
-    """out[b, part, k, i] = source[row i of batch b, part · dim + k], zero in the padding."""
+    """out[b, part, k, i] = source[row i of batch b, part · dim + k], zero in the padding; with COPY the rows too."""
     b = tl.program_id(2) // PARTS
     part = tl.program_id(2) % PARTS
     i = tl.program_id(0) * BLOCK_R + tl.arange(0, BLOCK_R)
     k = tl.program_id(1) * BLOCK_K + tl.arange(0, BLOCK_K)
-    row = b * rows + i
+    place = (b * rows + i).to(tl.int64)
+    row = place
     if IDS:
-        row = tl.load(ids + row, mask=i < rows, other=0)
-    row = row.to(tl.int64)
+        row = tl.load(ids + place, mask=i < rows, other=0).to(tl.int64)
     inside = (i < rows)[:, None] & (k < dim)[None, :]
     tile = tl.load(source + row[:, None] * row_stride + (part * dim + k)[None, :], mask=inside, other=0.0)
+    if COPY:
+        tl.store(copy + place[:, None] * row_stride + (part * dim + k)[None, :], tile, mask=inside)
     place = (tl.program_id(2).to(tl.int64) * pad_dim + k[:, None]) * pad_rows + i[None, :]
     tl.store(out + place, tl.trans(tile), mask=(k < pad_dim)[:, None] & (i < pad_rows)[None, :])
 
@@ -235,13 +237,21 @@ class Forward:
         self.candidates = torch.empty(batches, self.parts, self.pad_dim, self.pad_columns, device=device)
         self.out = torch.empty(self.splits, batches, rows, columns, device=device)
 
-    def lay_out(self, source: torch.Tensor, ids: torch.Tensor | None, out: torch.Tensor, rows: int) -> None:
-        """Transposes rows (of a table, where there are ids) into a buffer of this call."""
+    def lay_out(
+        self,
+        source: torch.Tensor,
+        ids: torch.Tensor | None,
+        out: torch.Tensor,
+        rows: int,
+        copy: torch.Tensor | None = None,
+    ) -> None:
+        """Transposes rows (of a table, where there are ids) into a buffer of this call, and copies them as they are."""
         pad_rows, block_k = out.shape[-1], 32
         grid = (-(-pad_rows // 64), -(-self.pad_dim // block_k), self.batches * self.parts)
         lay_out_kernel[grid](
-            source, source if ids is None else ids, out, rows, pad_rows, self.dim, self.pad_dim, source.stride(0),
-            PARTS=self.parts, IDS=ids is not None, BLOCK_R=64, BLOCK_K=block_k, num_warps=4,
+            source, source if ids is None else ids, out, out if copy is None else copy, rows, pad_rows, self.dim,
+            self.pad_dim, source.stride(0), PARTS=self.parts, IDS=ids is not None, COPY=copy is not None, BLOCK_R=64,
+            BLOCK_K=block_k, num_warps=4,
         )  # fmt: skip
 
     def distances(self) -> None:

@@ -381,7 +381,6 @@ class Trainer:
         self.slots = self.chunks * self.share
         self.block = min(1024, int(triton.next_power_of_2(s.dim)))
         self.of_rows = (self.slots, -(-s.dim // self.block))
-        self.bring_shape = (4, 1024)
         self.phase = math.pi * s.dim / (s.gamma + 2.0)
         self.graph: Any = None
         self.step = torch.zeros(1, dtype=torch.int64, device=device)
@@ -492,13 +491,12 @@ class Trainer:
     def _bring(self, name: str, rows: torch.Tensor | None, since: torch.Tensor) -> None:
         table, gradient = (self.entity, self.d_entity) if name == "entity" else (self.relation, self.d_relation)
         width = table.shape[1]
-        warps, block = self.bring_shape
-        block = min(block, int(triton.next_power_of_2(width)))
+        block = min(1024, int(triton.next_power_of_2(width)))
         bring_kernel[(len(since), -(-width // block))](
             self.step, self.rates, table, gradient, self.moments[f"{name}.mean"], self.moments[f"{name}.square"],
             since if rows is None else rows, since, self.settings.regularization, ROWS=rows is not None,
             PENALTY=self.settings.regularization > 0, WIDTH=width, BLOCK=block, BETA1=BETA1, BETA2=BETA2,
-            EPSILON=EPSILON, num_warps=warps,
+            EPSILON=EPSILON, num_warps=max(1, block // 256),  # fewer numbers a thread took up to twice as long
         )  # fmt: skip
 
     def one(self) -> None:

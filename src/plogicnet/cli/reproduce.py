@@ -26,7 +26,7 @@ def reproduce(
     ] = None,
     show_list: Annotated[bool, typer.Option("--list", help="Every row and its state.")] = False,
     train: Annotated[bool, typer.Option("--run", help="Train what is missing; the cost is said first.")] = False,
-    only: Annotated[list[str] | None, typer.Option("--only", help="Only this row, or the rows of this run.")] = None,
+    only: Annotated[list[str] | None, typer.Option("--only", help="Only this row, or this run and its rows.")] = None,
     data: Annotated[list[str] | None, typer.Option("--data", help="Only this data set.")] = None,
     seeds: Annotated[str, typer.Option("--seeds", help="With --run: the seeds, as 0,1.")] = "0",
     graph: Annotated[
@@ -64,7 +64,8 @@ def reproduce(
         file = add_entry(results, find_run(folder, whole), entry_of(folder, command), whole)
         print(f"{folder}: {file}", file=sys.stderr)
     if train:
-        wanted = comparison.needed(rows, whole.runs, read_results(results))
+        named = [whole.runs[name] for name in only or [] if name in whole.runs]
+        wanted = named or comparison.needed(rows, whole.runs)
         place = {key: value for key, value in (("device", device), ("threads", threads)) if value is not None}
         configs = [(run, run.config(seed).with_values(place)) for run in wanted for seed in parse_seeds(seeds)]
         _train(whole, configs, out, results, commit, command)
@@ -83,8 +84,8 @@ def reproduce(
             screen.print(_states(about) if show_list else _beside(about, table.figures, graph))
     waiting = sum(row["state"] == "not run yet" for about in shown for row in about["rows"])
     if waiting and not train:
-        named = " ".join(tables or [])
-        print(f"{waiting} rows have not been run yet; `plogicnet reproduce {named} --run` trains them", file=sys.stderr)
+        again = " ".join(["plogicnet reproduce", *(tables or []), "--run"])
+        print(f"{waiting} rows have not been run yet; `{again}` trains them", file=sys.stderr)
 
 
 def _selected(whole: "Paper", tables: list[str], only: list[str], data: list[str]) -> "list[Row]":

@@ -106,19 +106,14 @@ def state(row: Row, results: Mapping[str, Json]) -> str:
     return ("" if len(seeds) == len(found) else "partly ") + f"run, {min(seeds)} seed{'s' * (min(seeds) != 1)}"
 
 
-def needed(rows: Iterable[Row], runs: Mapping[str, Run], results: Mapping[str, Json]) -> list[Run]:
-    """The runs that rows are read from, each once: of several that would do, the one that has been run.
+def needed(rows: Iterable[Row], runs: Mapping[str, Run]) -> list[Run]:
+    """The runs that rows are read from, each once.
 
     Example:
-        >>> needed([], {}, {})
+        >>> needed([], {})
         []
     """
-    names = []
-    for row in rows:
-        for line in row.lines:
-            found = find(line, results)
-            names.append(found.run if found else line.runs[0])
-    return [runs[name] for name in dict.fromkeys(names)]
+    return [runs[name] for name in dict.fromkeys(line.runs[0] for row in rows for line in row.lines)]
 
 
 def as_json(tables: Sequence[Table], rows: Sequence[Row], results: Mapping[str, Json]) -> list[Json]:

@@ -1,6 +1,5 @@
 """The command that reproduces the paper: trains what a table needs, and prints ours beside the paper's."""
 
-import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -59,16 +58,15 @@ def reproduce(
     own = bool(graph or assignments)  # figures that are not the paper's rows do not go among those that are
     out = out or (RUNS if graph is None else Path("runs") / f"paper-on-{Path(graph).name}")
     results = results or (out / "results" if own or not RESULTS.is_dir() else RESULTS)
-    command = shlex.join(["plogicnet", *sys.argv[1:]])
     for folder in collect or []:
-        file = add_entry(results, find_run(folder, whole), entry_of(folder, command), whole)
+        file = add_entry(results, find_run(folder, whole), entry_of(folder), whole)
         print(f"{folder}: {file}", file=sys.stderr)
     if train:
         named = [whole.runs[name] for name in only or [] if name in whole.runs]
         wanted = named or comparison.needed(rows, whole.runs)
         place = {key: value for key, value in (("device", device), ("threads", threads)) if value is not None}
         configs = [(run, run.config(seed).with_values(place)) for run in wanted for seed in parse_seeds(seeds)]
-        _train(whole, configs, out, results, commit, command)
+        _train(whole, configs, out, results, commit)
     elif graph is not None and not results.is_dir():
         raise InputError(f"nothing has been run on {graph} yet; --run trains, and says the cost first")
     found = read_results(results)
@@ -114,7 +112,6 @@ def _train(
     out: Path,
     results: Path,
     commit: str | None,
-    command: str,
 ) -> None:
     """Trains each run unless its result is there, and writes its JSON as soon as it is done."""
     from plogicnet.graph import open_graph
@@ -144,7 +141,7 @@ def _train(
         if not is_complete(folder):
             watch = watching(config, commit, for_stderr())
             trained(folder, config, graphs[run.dataset], None, watch, out / "first-e-steps")
-        print(add_entry(results, run, entry_of(folder, command), whole), file=sys.stderr)
+        print(add_entry(results, run, entry_of(folder), whole), file=sys.stderr)
 
 
 def _states(about: Mapping[str, Any]) -> Any:

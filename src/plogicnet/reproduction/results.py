@@ -1,6 +1,7 @@
 """Results as data: one JSON file per run, made of run directories, with the mean and the spread over seeds."""
 
 import json
+import shlex
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -15,18 +16,17 @@ Json = dict[str, Any]
 DECIMALS = 6
 
 
-def entry_of(folder: Path, command: str) -> Json:
+def entry_of(folder: Path) -> Json:
     """What a run directory tells of one seed; only its settings, history and timings are read.
 
     Example:
-        >>> entry_of(Path("runs/paper/wn18rr-transe/seed-0"), "plogicnet reproduce 2 --run")["seed"]  # doctest: +SKIP
+        >>> entry_of(Path("runs/paper/wn18rr-transe/seed-0"))["seed"]  # doctest: +SKIP
     """
     lines = [json.loads(line) for line in _text(folder / "history.jsonl").splitlines()]
     timings = folder / "timings.json"
     made: Json = next((line["made"] for line in lines if "made" in line), {})
     return {
         "seed": Config().with_file(folder / "config.yaml").seed,
-        "command": command,
         "commit": made.get("commit"),
         "device": made.get("device"),
         "seconds": json.loads(_text(timings)) if timings.is_file() else {},
@@ -91,7 +91,7 @@ def result_of(run: Run, entries: Sequence[Mapping[str, Any]], paper: Paper) -> J
     `metrics` are those of EM iteration `iteration`, which is the last of the preset's own.
 
     Example:
-        >>> result_of(run, [entry_of(folder, "plogicnet reproduce 2 --run")], paper())  # doctest: +SKIP
+        >>> result_of(run, [entry_of(folder)], paper())  # doctest: +SKIP
     """
     entries = sorted(entries, key=lambda entry: int(entry["seed"]))
     rows = paper.rows_of(run.name)
@@ -106,7 +106,8 @@ def result_of(run: Run, entries: Sequence[Mapping[str, Any]], paper: Paper) -> J
         "preset": run.preset,
         "settings": _settings(run, len(iterations)),
         "seeds": [entry["seed"] for entry in entries],
-        **{key: _agreed(entry[key] for entry in entries) for key in ("command", "commit", "device")},
+        "command": _command(run, [entry["seed"] for entry in entries], paper),
+        **{key: _agreed(entry[key] for entry in entries) for key in ("commit", "device")},
         "seconds": over([entry["seconds"] for entry in entries], statistics.fmean),
         "iteration": shown,
         "metrics": at.get("metrics", {}),
@@ -120,6 +121,18 @@ def _settings(run: Run, iterations: int) -> Json:
     """The run's settings; where they ask for more EM iterations than there are yet, as many as there are."""
     asked = dict(run.settings)
     return asked | ({"em.iterations": iterations} if "em.iterations" in asked else {})
+
+
+def _command(run: Run, seeds: Sequence[int], paper: Paper) -> str:
+    """What makes this result again."""
+    command = ["plogicnet", "reproduce", "--run", "--only", run.name, "--seeds", ",".join(map(str, seeds))]
+    if run.dataset != paper.own[run.name].dataset:
+        command += ["--graph", run.dataset]
+    own = paper.own[run.name].settings
+    for key, value in run.settings.items():
+        if own.get(key) != value:
+            command += ["--set", f"{key}={json.dumps(value)}"]
+    return shlex.join(command)
 
 
 def _agreed(values: Any) -> Any:

@@ -94,9 +94,15 @@ class Table:
 
 @dataclass(frozen=True)
 class Paper:
-    """All runs and all tables."""
+    """All runs and all tables.
+
+    Attributes:
+        runs: by name, on another graph or with further settings where those are asked for.
+        own: the same as the paper has them.
+    """
 
     runs: Mapping[str, Run]
+    own: Mapping[str, Run]
     tables: Mapping[str, Table]
 
     def altered(self, graph: str | None, settings: Mapping[str, object]) -> "Paper":
@@ -137,7 +143,7 @@ def paper() -> Paper:
         name: Run(name, about["dataset"], about["preset"], about.get("settings", {}))
         for name, about in content["runs"].items()
     }
-    return Paper(runs, {key: _table(key, about, runs) for key, about in content["tables"].items()})
+    return Paper(runs, runs, {key: _table(key, about, runs) for key, about in content["tables"].items()})
 
 
 def _table(key: str, about: Mapping[str, Any], runs: Mapping[str, Run]) -> Table:

@@ -208,17 +208,7 @@ class Config:
             >>> Config().with_assignments(["kge.dim=64", "em.lambda=auto"]).kge.dim
             64
         """
-        config = self
-        for text in assignments:
-            key, equals, value = text.partition("=")
-            if not equals:
-                raise InputError(f"--set {text}: expected key=value, as in --set kge.dim=100")
-            try:
-                parsed = yaml.safe_load(value)
-            except yaml.YAMLError:
-                raise InputError(f"--set {text}: {value!r} is no value in YAML") from None
-            config = config.with_values({key.strip(): parsed})
-        return config
+        return self.with_values(parse_assignments(assignments))
 
     def with_yaml(self, text: str, source: str) -> "Config":
         """A copy with the settings of a YAML text applied; a mistake is reported with its line and column.
@@ -270,6 +260,26 @@ class Config:
             seed: 0
         """
         return "\n".join(_yaml_lines(self, 0, comments)) + "\n"
+
+
+def parse_assignments(assignments: Sequence[str]) -> dict[str, object]:
+    """`a.b=value` texts as dotted keys and values; later ones win.
+
+    Example:
+        >>> parse_assignments(["kge.dim=64", "em.lambda=auto"])
+        {'kge.dim': 64, 'em.lambda': 'auto'}
+    """
+    values: dict[str, object] = {}
+    for text in assignments:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise InputError(f"--set {text}: expected key=value, as in --set kge.dim=100")
+        values.pop(key.strip(), None)  # of two, the later stands where it was said
+        try:
+            values[key.strip()] = yaml.safe_load(value)
+        except yaml.YAMLError:
+            raise InputError(f"--set {text}: {value!r} is no value in YAML") from None
+    return values
 
 
 def preset_names() -> list[str]:

@@ -1,10 +1,12 @@
 """The variational EM loop: the one place where the rule model and the embedding model meet."""
 
 import copy
+import hashlib
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,8 +16,10 @@ from scipy import special
 from plogicnet.config import Config
 from plogicnet.errors import InputError
 from plogicnet.evaluation import Ranks, System, rank, sample, summary
+from plogicnet.files import locked
 from plogicnet.graph import BoolArray, FloatArray, KnowledgeGraph, TripleSet
 from plogicnet.kge import Checkpoint, Embedding, Examples, VectorModel, platt
+from plogicnet.kge.vector_model import pick_device
 from plogicnet.mln import RuleModel, RuleScores, build_rule_model, m_step
 from plogicnet.progress import Clock, Progress, silent
 from plogicnet.rules import RuleTable
@@ -43,6 +47,10 @@ class Outcome:
     def merit(self) -> float:
         """How good it is on the validation triples: the MRR of pLogicNet*."""
         return float(self.history[self.iteration - 1]["valid"]["plogicnet*"]["mrr"])
+
+
+Watch = Callable[[KnowledgeGraph, Outcome], Mapping[str, Any]]
+"""Looks at what an iteration left behind; what it gives is added to the iteration's line of the history."""
 
 
 def examples(graph: KnowledgeGraph, model: RuleModel, accepted: BoolArray, config: Config) -> Examples:
@@ -94,6 +102,8 @@ def run_em(
     checkpoint: Checkpoint | None = None,
     reached: Callable[[Outcome, Outcome], None] = lambda *_: None,
     best: Outcome | None = None,
+    watch: Watch = lambda *_: {},
+    shared: Path | None = None,
 ) -> Outcome:
     """Trains q_θ and p_w in turn; the first E-step learns from the observed triples alone.
 
@@ -106,13 +116,16 @@ def run_em(
         checkpoint: where an E-step keeps its place.
         reached: is told what each iteration leaves behind, and which one would be given back if it were the last.
         best: the best of the iterations before `start`; with em.patience, the best of all is what is given back.
+        watch: looks at each iteration; it decides nothing.
+        shared: where trainings that begin alike leave the vectors of their first E-step to each other.
 
     Example:
         >>> run_em(graph, config, begin(graph, config, rules, constraints), Clock())  # doctest: +SKIP
     """
     now = start
     while not is_over(now, config):
-        now = _iterated(graph, config, now, clock, progress, checkpoint)
+        now = _iterated(graph, config, now, clock, progress, checkpoint, shared)
+        now = replace(now, history=(*now.history[:-1], {**now.history[-1], **watch(graph, now)}))
         log.info("EM iteration %d: %s", now.iteration, now.history[-1])
         if config.em.patience and (best is None or now.merit > best.merit):
             best = now
@@ -140,6 +153,7 @@ def _iterated(
     clock: Clock,
     progress: Progress,
     checkpoint: Checkpoint | None,
+    shared: Path | None,
 ) -> Outcome:
     """One E-step and one M-step."""
     iteration, model, hidden_q = last.iteration + 1, last.rule_model, last.hidden_q
@@ -148,14 +162,43 @@ def _iterated(
     seed = config.seed * 1000 + iteration
     if embedding is not None:
         learned_from = examples(graph, model, last.accepted, config) if iteration > 1 else Examples.of(graph.train)
-        with clock("e_step"):
-            judge = partial(_merit, graph, config, embedding) if config.kge.validate_every else None
-            warm = config.em.warm_start and iteration > 1
-            embedding.fit(learned_from, seed, warm, progress, validate=judge, checkpoint=checkpoint)
-            if config.kge.recipe == "one_vs_all":
+        judge = partial(_merit, graph, config, embedding) if config.kge.validate_every else None
+        warm = config.em.warm_start and iteration > 1
+        fit = partial(embedding.fit, learned_from, seed, warm, progress, validate=judge, checkpoint=checkpoint)
+        if shared is None or iteration > 1:
+            with clock("e_step"):
+                fit()
+        else:
+            _fit_once(embedding, fit, shared / _digest(graph, config, seed), clock)
+        if config.kge.recipe == "one_vs_all":
+            with clock("e_step"):
                 _scale(graph, config, embedding)
         hidden_q = _hidden_q(embedding, model)
     return _after_m_step(graph, config, replace(last, embedding=embedding), hidden_q, clock, progress)
+
+
+def _digest(graph: KnowledgeGraph, config: Config, seed: int) -> str:
+    """What the first E-step hangs on: with all of it the same, its vectors are."""
+    about = (config.kge, seed, pick_device(config.device).type, len(graph.entities), len(graph.relations))
+    digest = hashlib.sha256(repr(about).encode())
+    for triples in (graph.train, graph.valid if config.kge.validate_every else graph.train[:0]):
+        digest.update(np.ascontiguousarray(triples).tobytes())
+    return digest.hexdigest()[:32]
+
+
+def _fit_once(embedding: Embedding, fit: Callable[[], None], folder: Path, clock: Clock) -> None:
+    """Trains, or takes the vectors that another training left; of two at once, the second waits for the first."""
+    folder.mkdir(parents=True, exist_ok=True)
+    vectors = folder / "embeddings.safetensors"
+    with locked(folder, wait=True):
+        if vectors.is_file():
+            with clock("e_step_shared"):
+                embedding.load(vectors)
+            log.info("the first E-step is taken from %s", vectors)
+            return
+        with clock("e_step"):
+            fit()
+        embedding.save(vectors)
 
 
 def _hidden_q(embedding: Embedding | None, model: RuleModel) -> FloatArray:

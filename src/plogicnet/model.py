@@ -13,7 +13,7 @@ from scipy import special
 
 from plogicnet import run
 from plogicnet.config import Config
-from plogicnet.em import Outcome, begin, refit, run_em, systems
+from plogicnet.em import Outcome, Watch, begin, refit, run_em, systems
 from plogicnet.errors import InputError
 from plogicnet.evaluation import (
     Calibration,
@@ -141,6 +141,8 @@ class PLogicNet:
         rules: str | Path | None = None,
         out: str | Path | None = None,
         announce: Announce = lambda _: None,
+        watch: Watch = lambda *_: {},
+        shared: str | Path | None = None,
     ) -> "PLogicNet":
         """Mines rules, then trains vectors and rule weights in turn; calibrates and evaluates at the end.
 
@@ -150,6 +152,8 @@ class PLogicNet:
             rules: rules to add to the mined ones: a file's path, or a text in the rule syntax.
             out: a run directory that training is kept in as it goes, so that it can be resumed.
             announce: is told what each EM iteration reached.
+            watch: looks at each EM iteration and adds to its line of the history; it decides nothing.
+            shared: a directory in which trainings that begin alike leave their first E-step's vectors to each other.
 
         Example:
             >>> PLogicNet().fit(graph, rules="=2: husband(X, Y) => wife(Y, X)")  # doctest: +SKIP
@@ -164,7 +168,8 @@ class PLogicNet:
             if run.is_complete(Path(out)):
                 raise InputError(f"{out}: a finished run is there; name another directory or remove it")
             run.begin(Path(out), config, graph, statements)
-        return self._trained(run.Unfinished(config, graph, statements, None, None, 0), progress, out, announce)
+        start = run.Unfinished(config, graph, statements, None, None, 0)
+        return self._trained(start, progress, out, announce, watch, shared)
 
     @classmethod
     def resume(
@@ -173,6 +178,8 @@ class PLogicNet:
         settings: Mapping[str, object] | None = None,
         progress: Progress = silent,
         announce: Announce = lambda _: None,
+        watch: Watch = lambda *_: {},
+        shared: str | Path | None = None,
     ) -> "PLogicNet":
         """Goes on with a training where it stopped; a complete run is given more EM iterations if settings ask for it.
 
@@ -186,7 +193,7 @@ class PLogicNet:
         _use_threads(unfinished.config)
         if unfinished.complete and unfinished.last is not None:
             run.reopen(Path(path), unfinished.config, unfinished.graph, unfinished.last, unfinished.candidates)
-        return model._trained(unfinished, progress, path, announce)
+        return model._trained(unfinished, progress, path, announce, watch, shared)
 
     def refit(
         self, rules: str | Path | None = None, progress: Progress = silent, out: str | Path | None = None
@@ -211,7 +218,13 @@ class PLogicNet:
         return self._finished(f.graph, last, f.candidates, progress, out)
 
     def _trained(
-        self, start: run.Unfinished, progress: Progress, out: str | Path | None, announce: Announce
+        self,
+        start: run.Unfinished,
+        progress: Progress,
+        out: str | Path | None,
+        announce: Announce,
+        watch: Watch,
+        shared: str | Path | None,
     ) -> "PLogicNet":
         """Mines, unless that is done, iterates as often as is left, and finishes."""
         config, graph, candidates, last = start.config, start.graph, start.candidates, start.last
@@ -233,7 +246,8 @@ class PLogicNet:
 
         if start.final:
             return self._finished(graph, last, candidates, progress, out)
-        outcome = run_em(graph, config, last, self.clock, progress, checkpoint, reached, start.best)
+        place = None if shared is None else Path(shared)
+        outcome = run_em(graph, config, last, self.clock, progress, checkpoint, reached, start.best, watch, place)
         return self._finished(graph, outcome, candidates, progress, out)
 
     def _finished(

@@ -34,12 +34,14 @@ from plogicnet.errors import InputError
 
 if TYPE_CHECKING:
     from plogicnet.config import Config
+    from plogicnet.em import Watch
     from plogicnet.graph import KnowledgeGraph
     from plogicnet.model import PLogicNet
 
 TRIAL = 5
 TRIAL_SECONDS = 0.1
 MANY_PASSES = 500
+Seeds = Annotated[str | None, typer.Option("--seeds", help="Several seeds, as 0,1,2: a run each, and their mean.")]
 
 
 def train(
@@ -52,46 +54,69 @@ def train(
     config: ConfigFile = None,
     assignments: Assignments = None,
     seed: Seed = None,
-    seeds: Annotated[
-        str | None, typer.Option("--seeds", help="Several seeds, as 0,1,2: a run each, and their mean.")
-    ] = None,
+    seeds: Seeds = None,
     device: Device = None,
     threads: Threads = None,
     as_json: Json = False,
 ) -> None:
     """Train rules and vectors together on a graph, into a run directory."""
-    from plogicnet.config import Config
     from plogicnet.model import PLogicNet
-    from plogicnet.progress import for_stderr
-    from plogicnet.run import is_complete
 
     settings = make_config(preset or (None if graph else DEMO_PRESET), config, assignments, seed, device, threads)
-    runs = {s: out / f"seed-{s}" for s in _parse_seeds(seeds)} if seeds is not None else {settings.seed: out}
+    runs = {s: out / f"seed-{s}" for s in parse_seeds(seeds)} if seeds is not None else {settings.seed: out}
     each = {s: settings.with_values({"seed": s}) for s in runs}
     for number, folder in runs.items():
         if seeds is None or not (folder / "run.json").exists():
             _refuse_existing(folder)
-        elif replace(Config().with_file(folder / "config.yaml"), device="auto", threads=0) != replace(
-            each[number], device="auto", threads=0
-        ):
-            raise InputError(f"{folder}: a run with other settings is there; name another directory or remove it")
+        else:
+            require_same(folder, each[number])
     opened = open_source(graph, settings, columns, split)
     PLogicNet(settings).statements(rules, opened)  # a mistake is said before anything is made
-    print(_cost(opened, settings), file=sys.stderr)
-    models = {}
-    for number, folder in runs.items():
-        if is_complete(folder):  # of several seeds, those that are done are not trained again
-            models[number] = PLogicNet.load(folder)
-        elif (folder / "run.json").exists():
-            with _open_run(folder), _resumable(folder):
-                models[number] = PLogicNet.resume(folder, {}, for_stderr(), _announce)
-        else:
-            with new_run(folder), _resumable(folder):
-                models[number] = PLogicNet(each[number]).fit(opened, for_stderr(), rules, folder, _announce)
+    print(cost(opened, settings), file=sys.stderr)
+    models = {number: trained(folder, each[number], opened, rules) for number, folder in runs.items()}
     if len(models) > 1 or seeds is not None:
         _show_seeds(models, out, as_json)
     else:
         _show_trained(models[settings.seed], out, as_json)
+
+
+def require_same(folder: Path, settings: "Config") -> None:
+    """An error where a directory's run has other settings; the device and the threads may differ.
+
+    Example:
+        >>> require_same(Path("runs/family"), config)  # doctest: +SKIP
+    """
+    from plogicnet.config import Config
+
+    own = Config().with_file(folder / "config.yaml")
+    if replace(own, device="auto", threads=0) != replace(settings, device="auto", threads=0):
+        raise InputError(f"{folder}: a run with other settings is there; name another directory or remove it")
+
+
+def trained(
+    folder: Path,
+    settings: "Config",
+    graph: "KnowledgeGraph",
+    rules: Path | None = None,
+    watch: "Watch" = lambda *_: {},
+    shared: Path | None = None,
+) -> "PLogicNet":
+    """The run of a directory: opened if it is complete, gone on with if it was begun, trained else.
+
+    Example:
+        >>> trained(Path("runs/family"), config, graph)  # doctest: +SKIP
+    """
+    from plogicnet.model import PLogicNet
+    from plogicnet.progress import for_stderr
+    from plogicnet.run import is_complete
+
+    if is_complete(folder):
+        return PLogicNet.load(folder)
+    if (folder / "run.json").exists():
+        with _open_run(folder), _resumable(folder):
+            return PLogicNet.resume(folder, {}, for_stderr(), _announce, watch, shared)
+    with new_run(folder), _resumable(folder):
+        return PLogicNet(settings).fit(graph, for_stderr(), rules, folder, _announce, watch, shared)
 
 
 def resume(
@@ -149,7 +174,13 @@ def refit(
     _show_trained(model, run, as_json)
 
 
-def _parse_seeds(text: str) -> list[int]:
+def parse_seeds(text: str) -> list[int]:
+    """`0,1,2` as numbers.
+
+    Example:
+        >>> parse_seeds("0,1")
+        [0, 1]
+    """
     try:
         seeds = [int(part) for part in text.split(",")]
     except ValueError:
@@ -278,8 +309,12 @@ def _refuse_existing(out: Path) -> None:
         )
 
 
-def _cost(graph: "KnowledgeGraph", settings: "Config") -> str:
-    """What a training will take, said before it begins; the time by a few steps of trial."""
+def cost(graph: "KnowledgeGraph", settings: "Config") -> str:
+    """What a training will take, said before it begins; the time by a few steps of trial.
+
+    Example:
+        >>> cost(graph, config)  # doctest: +SKIP
+    """
     lines = [
         f"{graph.name}: {len(graph.train):,} training triples, {len(graph.entities):,} entities,"
         f" {len(graph.relations):,} relations"

@@ -1,0 +1,181 @@
+"""The command that reproduces the paper: trains what a table needs, and prints ours beside the paper's."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from plogicnet.cli.settings import Assignments, Device, Json, Threads, print_json
+from plogicnet.cli.train import cost, parse_seeds, require_same, trained
+from plogicnet.errors import InputError, nearest
+
+if TYPE_CHECKING:
+    from plogicnet.config import Config
+    from plogicnet.reproduction.tables import Paper, Row, Run
+
+RUNS = Path("runs/paper")
+RESULTS = Path("docs/results/paper")
+
+
+def reproduce(
+    tables: Annotated[
+        list[str] | None, typer.Argument(help="1, 2, 3, 4, 5, 8, 9, 10, fig2; all, if none is named.")
+    ] = None,
+    show_list: Annotated[bool, typer.Option("--list", help="Every row and its state.")] = False,
+    train: Annotated[bool, typer.Option("--run", help="Train what is missing; the cost is said first.")] = False,
+    only: Annotated[list[str] | None, typer.Option("--only", help="Only this row, or this run and its rows.")] = None,
+    data: Annotated[list[str] | None, typer.Option("--data", help="Only this data set.")] = None,
+    seeds: Annotated[str, typer.Option("--seeds", help="With --run: the seeds, as 0,1.")] = "0",
+    graph: Annotated[
+        str | None, typer.Option("--graph", help="With --run: the same rows on another graph, as umls.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", help=f"Where the runs live; {RUNS} unless told.")] = None,
+    results: Annotated[
+        Path | None, typer.Option("--results", help=f"Where the JSON files are; {RESULTS} unless told.")
+    ] = None,
+    collect: Annotated[
+        list[Path] | None, typer.Option("--collect", help="Make JSON of this run directory, trained elsewhere.")
+    ] = None,
+    assignments: Assignments = None,
+    commit: Annotated[
+        str | None, typer.Option("--commit", help="The commit of the source, where git cannot tell.")
+    ] = None,
+    device: Device = None,
+    threads: Threads = None,
+    as_json: Json = False,
+) -> None:
+    """The paper's tables, ours beside theirs. Shows what has been run; --run trains what has not."""
+    from plogicnet.config import parse_assignments
+    from plogicnet.reproduction import comparison
+    from plogicnet.reproduction.results import add_entry, entry_of, find_run, read_results
+    from plogicnet.reproduction.tables import paper
+
+    whole = paper().altered(graph, parse_assignments(assignments or []))
+    chosen = [whole.table(key) for key in tables or whole.tables]
+    rows = _selected(whole, [t.key for t in chosen], only or [], data or [])
+    own = bool(graph or assignments)  # figures that are not the paper's rows do not go among those that are
+    out = out or (RUNS if graph is None else Path("runs") / f"paper-on-{Path(graph).name}")
+    results = results or (out / "results" if own or not RESULTS.is_dir() else RESULTS)
+    for folder in collect or []:
+        file = add_entry(results, find_run(folder, whole), entry_of(folder), whole)
+        print(f"{folder}: {file}", file=sys.stderr)
+    if train:
+        named = [whole.runs[name] for name in only or [] if name in whole.runs]
+        wanted = named or comparison.needed(rows, whole.runs)
+        place = {key: value for key, value in (("device", device), ("threads", threads)) if value is not None}
+        configs = [(run, run.config(seed).with_values(place)) for run in wanted for seed in parse_seeds(seeds)]
+        _train(whole, configs, out, results, commit)
+    elif graph is not None and not results.is_dir():
+        raise InputError(f"nothing has been run on {graph} yet; --run trains, and says the cost first")
+    found = read_results(results)
+    shown = comparison.as_json(chosen, rows, found)
+    if as_json:
+        print_json({"tables": shown})
+        return
+    from plogicnet.cli.show import console
+
+    screen = console()
+    for table, about in zip(chosen, shown, strict=True):
+        if about["rows"]:
+            screen.print(_states(about) if show_list else _beside(about, table.figures, graph))
+    waiting = sum(row["state"] == "not run yet" for about in shown for row in about["rows"])
+    if waiting and not train:
+        again = " ".join(["plogicnet reproduce", *(tables or []), "--run"])
+        print(f"{waiting} rows have not been run yet; `{again}` trains them", file=sys.stderr)
+
+
+def _selected(whole: "Paper", tables: list[str], only: list[str], data: list[str]) -> "list[Row]":
+    """The rows of some tables, of some names or runs, and of some data sets."""
+    rows = list(whole.rows(*tables))
+    known = {row.name.lower() for row in rows} | set(whole.runs)
+    for name in only:
+        if name.lower() not in known:
+            raise InputError(f"--only {name}: no such row or run here.{nearest(name, sorted(known))}")
+    sets = {row.dataset for row in rows}
+    for name in data:
+        if name not in sets:
+            raise InputError(f"--data {name}: not a data set of these tables; there are {', '.join(sorted(sets))}")
+    wanted = {name.lower() for name in only}
+
+    def matches(row: "Row") -> bool:
+        runs = {name for line in row.lines for name in line.runs}
+        return (not only or row.name.lower() in wanted or bool(runs & wanted)) and (not data or row.dataset in data)
+
+    return [row for row in rows if matches(row)]
+
+
+def _train(
+    whole: "Paper",
+    wanted: "Sequence[tuple[Run, Config]]",
+    out: Path,
+    results: Path,
+    commit: str | None,
+) -> None:
+    """Trains each run unless its result is there, and writes its JSON as soon as it is done."""
+    from plogicnet.graph import open_graph
+    from plogicnet.progress import for_stderr
+    from plogicnet.reproduction.results import add_entry, entry_of, is_whole, iterations_of, read_results
+    from plogicnet.reproduction.watching import watching
+    from plogicnet.run import is_complete
+
+    there = {(name, entry["seed"]): entry for name, r in read_results(results).items() for entry in r["by_seed"]}
+    pending = []
+    for run, config in wanted:
+        entry = there.get((run.name, config.seed))
+        if entry is None or not is_whole(entry, iterations_of(config)):
+            folder = out / run.name / f"seed-{config.seed}"
+            if (folder / "run.json").exists():
+                require_same(folder, config)
+            pending.append((run, config, folder))
+    names = ", ".join(f"{run.name} (seed {config.seed})" for run, config, _ in pending)
+    print(f"trainings to do: {names or 'none'}", file=sys.stderr)
+    graphs = {d: open_graph(d, progress=for_stderr()) for d in dict.fromkeys(run.dataset for run, *_ in pending)}
+    # once for all that take the same time
+    todo = {(run.dataset, config.kge, config.em): config for run, config, f in pending if not is_complete(f)}
+    for (dataset, *_), config in todo.items():
+        print(cost(graphs[dataset], config), file=sys.stderr)
+    for run, config, folder in pending:
+        print(f"{run.name}, seed {config.seed}", file=sys.stderr)
+        if not is_complete(folder):
+            watch = watching(config, commit, for_stderr())
+            trained(folder, config, graphs[run.dataset], None, watch, out / "first-e-steps")
+        print(add_entry(results, run, entry_of(folder), whole), file=sys.stderr)
+
+
+def _states(about: Mapping[str, Any]) -> Any:
+    from plogicnet.cli.show import table
+
+    cells = [[row["dataset"], row["row"], row["state"]] for row in about["rows"]]
+    return table(_title(about), ["data set", "row", "state"], cells)
+
+
+def _title(about: Mapping[str, Any]) -> str:
+    return f"Table {about['table']}: {about['title']}".replace("Table fig2", "Figure 2")
+
+
+def _beside(about: Mapping[str, Any], figures: Sequence[str], graph: str | None) -> Any:
+    """A table's rows: what is printed (nothing is, of another graph), then our lines, those far from it marked."""
+    from plogicnet.cli.show import table
+    from plogicnet.reproduction.comparison import TITLES, shown
+
+    cells: list[list[object]] = []
+    theirs = graph is None
+    for row in about["rows"]:
+        where = row["dataset"] if theirs else f"{graph}, as {row['dataset']}"
+        printed = [row["paper"].get(figure, "") for figure in figures]
+        if theirs:
+            note = "" if row["ours"] else row["state"]
+            cells.append([where, row["row"], "paper", *printed, note])
+        for line in row["ours"]:
+            what = ", ".join(filter(None, [line["system"], f"iteration {line['iteration']}"]))
+            what += "" if line["ties"] == "realistic" else f", {line['ties']} ties"
+            start = [where, "" if theirs else row["row"], what]
+            if not line["seeds"]:
+                cells.append([*start, *[""] * len(figures), f"not run yet, {line['runs'][0]}"])
+                continue
+            values = [shown(figure, line["figures"][figure]) for figure in figures]
+            seeds = f"{line['seeds']} seed{'s' * (line['seeds'] != 1)}, {line['run']}"
+            cells.append([*start, *values, seeds + (" (far)" if theirs and line["far"] else "")])
+    return table(_title(about), ["data set", "row", "", *(TITLES[f] for f in figures), ""], cells)

@@ -43,10 +43,11 @@ class Widened:
 
     def score_all(self, known: IntArray, relations: IntArray, side: Side) -> torch.Tensor:
         """The scores of all entities for each query."""
-        inside = ~self.lacks(known)
-        scores = self.own.score_all(known[inside], relations[inside], side)
+        lacking = self.lacks(known)
+        scores = self.own.score_all(np.where(lacking, 0, known), relations, side)
         wide = scores.new_full((len(known), self.entities), NO_VECTOR)
-        wide[torch.from_numpy(np.flatnonzero(inside)).to(wide.device), : self.known] = scores
+        wide[:, : self.known] = scores
+        wide[torch.from_numpy(lacking).to(wide.device)] = NO_VECTOR
         return wide
 
     def vectors(self) -> torch.Tensor | None:

@@ -143,6 +143,7 @@ def test_words_for_every_kind_of_triple(model: PLogicNet, larger: PLogicNet) -> 
     plain = explained(model.explain(*hidden)).text()
     assert "a known fact" not in plain
     assert "the vectors say q = " in plain
+    assert "similar to a0, with such a fact" in explained(model.explain("man0", "parent", "a0")).text()
     assert "together, as calibrated on validation triples: log-odds" in plain
     assert "for being reached by rules" in plain
     assert "a known fact" in explained(model.explain(*known)).text()

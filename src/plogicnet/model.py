@@ -331,7 +331,7 @@ class PLogicNet:
             >>> PLogicNet.load("runs/family").with_facts([("kim", "sister", "anna_berg")])  # doctest: +SKIP
         """
         model = PLogicNet(self.config)
-        model.metrics = self.metrics
+        model.metrics = dict(self.metrics)
         model._fitted = with_facts(self.fitted, facts)
         return model
 

@@ -51,8 +51,11 @@ def explained(reason: Mapping[str, Any], labels: Mapping[str, str] = NO_LABELS) 
 
 
 def _vectors(reason: Mapping[str, Any], labels: Mapping[str, str]) -> Outline:
-    similar = [Outline(f"{n['similarity']:.2f}  {fact(n['fact'], labels)}") for n in reason["neighbours"]]
-    below = (Outline("similar entities with such a fact", tuple(similar)),) if similar else ()
+    similar: dict[str, list[Outline]] = {}
+    for entry in reason["neighbours"]:
+        line = f"{entry['similarity']:.2f}  {fact(entry['fact'], labels)}"
+        similar.setdefault(labels.get(entry["similar_to"], entry["similar_to"]), []).append(Outline(line))
+    below = tuple(Outline(f"similar to {name}, with such a fact", tuple(lines)) for name, lines in similar.items())
     if reason["without_vector"]:
         names = " and ".join(labels.get(name, name) for name in reason["without_vector"])
         return Outline(f"judged by rules alone: no vector for {names}", below)

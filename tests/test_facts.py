@@ -23,7 +23,7 @@ from plogicnet.kge import Widened
 from plogicnet.mln import build_rule_model
 from plogicnet.rules import RuleTable, Step, chain_rule
 from reference import COUNTINGS, Instance, Triple, as_set, graphs_and_chains, network, triples
-from small import family_rows, fitted, small_graph
+from small import SMALL, family_rows, fitted, small_graph
 
 NEW = [("man0", "parent", "kim"), ("woman0", "parent", "kim"), ("kim", "wife", "zoë 北")]
 
@@ -280,6 +280,24 @@ def test_a_run_without_the_second_regression_opens_and_says_what_it_shows(
     assert old.predict("kim", "sibling", "c5")[0].probability == 0.0
     again = PLogicNet.load(tmp_path / "run").refit()
     assert again.fitted.calibration.alone is not None
+
+
+def test_rules_that_are_no_chains_fire_on_new_facts_too() -> None:
+    pytest.importorskip("duckdb")
+    rule = "parent(X, Y) & parent(X, Z) & sibling(Y, Z) => child(Z, X)"
+    config = Config().with_values(SMALL | {"rules.mine": False, "em.embedding": False})
+    got = (
+        PLogicNet(config)
+        .fit(small_graph(), rules=rule)
+        .with_facts([("man0", "parent", "kim"), ("man0", "parent", "lee"), ("kim", "sibling", "lee")])
+    )
+    [first] = got.predict(head="lee", relation="child", top=1)
+    assert (first.tail, first.in_hidden) == ("man0", True)
+    rules = got.explain("lee", "child", "man0")["rules"]
+    assert isinstance(rules, list)
+    [entry] = rules
+    expected = [["man0", "parent", "kim"], ["man0", "parent", "lee"], ["kim", "sibling", "lee"]]
+    assert [sorted(one) for one in entry["premises"]] == [sorted(expected)]
 
 
 # What is given.

@@ -81,12 +81,12 @@ def _neighbours(fitted: Fitted, triple: IntArray) -> list[dict[str, object]]:
     if vectors is None:
         return []
     graph, found = fitted.graph, []
-    for column, other in ((HEAD, TAIL), (TAIL, HEAD)):
+    world = fitted.outcome.rule_model.evidence.network.world
+    for column, other, index in ((HEAD, TAIL, world.backward), (TAIL, HEAD, world.forward)):
         if triple[column] >= len(vectors):
             continue
-        same = (graph.train[:, RELATION] == triple[RELATION]) & (graph.train[:, other] == triple[other])
-        entities = np.setdiff1d(graph.train[same][:, column], triple[column])
-        entities = entities[entities < len(vectors)]
+        _, entities, _ = index.lookup(triple[[other]], triple[[RELATION]])
+        entities = entities[(entities != triple[column]) & (entities < len(vectors))]
         own = vectors[int(triple[column])][None, :]
         similarity = torch.cosine_similarity(vectors[torch.from_numpy(entities).to(vectors.device)], own).cpu().numpy()
         for at in np.argsort(-similarity, kind="stable")[:NEIGHBOURS]:

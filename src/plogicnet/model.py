@@ -2,8 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from plogicnet.em import Outcome, Watch, begin, refit, run_em, systems
 from plogicnet.errors import InputError
 from plogicnet.evaluation import (
     Calibration,
-    calibrate,
+    calibrate_twice,
     columns_of,
     filter_splits,
     rank,
@@ -25,80 +24,21 @@ from plogicnet.evaluation import (
     report,
     sample,
 )
-from plogicnet.graph import HEAD, RELATION, TAIL, BoolArray, FloatArray, IntArray, KnowledgeGraph, TripleSet
+from plogicnet.explanation import PREMISES, explain
+from plogicnet.facts import with_facts
+from plogicnet.fitted import Fitted, Prediction
+from plogicnet.graph import HEAD, RELATION, TAIL, IntArray, KnowledgeGraph, TripleSet
 from plogicnet.grounding import Mined, Network, find_rules
 from plogicnet.kge import Checkpoint
-from plogicnet.mln import Reason, RuleScores, probability
 from plogicnet.mln import report as report_on_rules
 from plogicnet.progress import Clock, Progress, silent
 from plogicnet.rules import RuleTable, Statement, read_statements, statements_of
 
+__all__ = ["Announce", "Fitted", "PLogicNet", "Prediction", "prediction_rows"]
 log = logging.getLogger(__name__)
 JUDGE_AT_ONCE = 262_144
 KEEP_AT_MOST = 1_000_000
-NEIGHBOURS = 5
 Announce = Callable[[Mapping[str, Any]], None]
-
-
-@dataclass(frozen=True)
-class Prediction:
-    """One judged triple, in names.
-
-    Attributes:
-        probability: calibrated on validation triples: of such candidates, at least so many are right (a true fact
-            that neither train nor valid holds was counted as wrong).
-        q: the embedding's own probability; None without an embedding.
-        p_w: the rules' own probability.
-        known: whether it is a training triple.
-        in_hidden: whether a rule concludes it from training triples.
-    """
-
-    head: str
-    relation: str
-    tail: str
-    probability: float
-    q: float | None
-    p_w: float
-    known: bool
-    in_hidden: bool
-
-
-@dataclass(frozen=True)
-class Fitted:
-    """A trained model: the graph, what EM left behind, and the calibration; with what is derived from them."""
-
-    graph: KnowledgeGraph
-    outcome: Outcome
-    calibration: Calibration
-    candidates: int
-
-    @cached_property
-    def rules(self) -> RuleScores:
-        """The rule model's answers."""
-        return self.outcome.rule_model.scores(self.graph)
-
-    def probability(self, triples: IntArray) -> FloatArray:
-        """The calibrated probability of triples; a constraint makes it zero."""
-        p = self.calibration.probability(columns_of(self.outcome.embedding, self.rules, triples))
-        return np.where(self.rules.forbidden(triples), 0.0, p)
-
-    def judge(self, triples: IntArray, rules: RuleScores) -> list[Prediction]:
-        """Judges given triples, in their order, by the vectors and by what the rules say of them."""
-        columns = columns_of(self.outcome.embedding, rules, triples)
-        p = np.where(rules.forbidden(triples), 0.0, self.calibration.probability(columns))
-        odds, reached = rules.of_triples(triples)
-        known = self.graph.observed.contains(triples)
-        embedded = self.outcome.embedding is not None
-        rows = zip(
-            triples,
-            p.tolist(),
-            special.expit(columns[:, 0]).tolist(),
-            probability(odds).tolist(),
-            known.tolist(),
-            (reached & ~known).tolist(),
-            strict=True,
-        )
-        return [Prediction(*self.graph.names(t), p, q if embedded else None, *rest) for t, p, q, *rest in rows]
 
 
 class PLogicNet:
@@ -122,6 +62,16 @@ class PLogicNet:
         if self._fitted is None:
             raise InputError("this model is not trained yet: call fit(graph), or PLogicNet.load(run)")
         return self._fitted
+
+    @property
+    def _as_trained(self) -> Fitted:
+        """The same; an error where facts were added since."""
+        if self.fitted.added:
+            raise InputError(
+                "facts were added to this model, which then predicts and explains; to save it, evaluate it or refit it,"
+                " take the one without them"
+            )
+        return self.fitted
 
     @property
     def rules(self) -> RuleTable:
@@ -203,7 +153,7 @@ class PLogicNet:
         Example:
             >>> PLogicNet.load("runs/family").refit(Path("edited.rules"))  # doctest: +SKIP
         """
-        f, config = self.fitted, self.config
+        f, config = self._as_trained, self.config
         old = f.outcome.rule_model
         table, constraints = old.rules, old.constraints
         if rules is not None:
@@ -261,7 +211,7 @@ class PLogicNet:
         scores = outcome.rule_model.scores(graph)
         labels = sample(graph, "valid", ["train", "valid"], config.seed)
         labels = labels.take(~scores.forbidden(labels.triples))  # these are not judged by the regression
-        calibration = calibrate(columns_of(outcome.embedding, scores, labels.triples), labels)
+        calibration = calibrate_twice(columns_of(outcome.embedding, scores, labels.triples), labels)
         self._fitted = Fitted(graph, outcome, calibration, candidates)
         with self.clock("evaluate"):
             self.metrics = {
@@ -298,7 +248,7 @@ class PLogicNet:
         Example:
             >>> model.evaluate()["plogicnet*"]["mrr"]  # doctest: +SKIP
         """
-        f = self.fitted
+        f = self._as_trained
         if not len(f.graph.split(split)):
             raise InputError(f"the graph has no {split} triples to evaluate on")
         if split == "train":
@@ -372,32 +322,32 @@ class PLogicNet:
         """
         return self.fitted.judge(triples, self.fitted.rules)
 
-    def explain(self, head: str, relation: str, tail: str) -> dict[str, object]:
+    def explain(self, head: str, relation: str, tail: str, premises: int = PREMISES) -> dict[str, object]:
         """Why a triple is held probable: each rule's contribution to the log-odds with its premises, and similar facts.
+
+        The premises of at most so many groundings of each rule are given; all groundings are counted.
 
         Example:
             >>> model.explain("anna_berg", "mother", "ben_berg")["rules"]  # doctest: +SKIP
         """
-        f = self.fitted
-        model, triple = f.outcome.rule_model, f.graph.numbers(head, relation, tail)
-        reasons = model.reasons(triple)
-        base = float(model.base[triple[RELATION]])
-        odds = base + sum(reason.value * float(model.rules.weight[reason.rule]) for reason in reasons)
-        # what the rules say of this triple alone: the whole network is not needed for it
-        scores = model.scores_of(f.graph, triple, odds if reasons else None)
-        judged = f.judge(triple[None, :], scores)[0]
-        return {
-            "triple": [head, relation, tail],
-            "probability": judged.probability,
-            "q": judged.q,
-            "p_w": judged.p_w,
-            "log_odds": odds,
-            "base": base,
-            "known": judged.known,
-            "forbidden": bool(scores.forbidden(triple[None, :])[0]),
-            "rules": self._contributions(reasons),
-            "neighbours": self._neighbours(triple),
-        }
+        return explain(self.fitted, head, relation, tail, premises)
+
+    def with_facts(self, facts: Any) -> "PLogicNet":
+        """This model in a graph that has more facts, also about entities that training never saw; itself it stays.
+
+        Rules fire on the new facts at once; weights, base rates, vectors and calibration are those of training. A
+        triple with an entity that has no vector is judged by rules alone, and its q is None.
+
+        Args:
+            facts: a file of triples, a data frame, or rows of three names; relations must be known ones.
+
+        Example:
+            >>> PLogicNet.load("runs/family").with_facts([("kim", "sister", "anna_berg")])  # doctest: +SKIP
+        """
+        model = PLogicNet(self.config)
+        model.metrics = dict(self.metrics)
+        model._fitted = with_facts(self.fitted, facts)
+        return model
 
     def save(self, path: str | Path) -> None:
         """Writes a run directory.
@@ -405,7 +355,7 @@ class PLogicNet:
         Example:
             >>> model.save("runs/family")  # doctest: +SKIP
         """
-        f = self.fitted
+        f = self._as_trained
         run.begin(Path(path), self.config, f.graph, [])
         run.keep(Path(path), f.graph, f.outcome, f.candidates, f.outcome.iteration)  # should it be stopped on the way
         run.write(Path(path), self.config, f.graph, f.outcome, self.metrics, self.clock.seconds)
@@ -423,7 +373,7 @@ class PLogicNet:
         _use_threads(config)
         model = cls(config)
         model.metrics = metrics
-        model._fitted = Fitted(graph, outcome, Calibration(**metrics["calibration"]), metrics["candidates"])
+        model._fitted = Fitted(graph, outcome, Calibration.of_json(metrics["calibration"]), metrics["candidates"])
         return model
 
     def _best(self, triples: IntArray, top: int) -> IntArray:
@@ -452,50 +402,6 @@ class PLogicNet:
         ends = [np.unique(train[:, RELATION] * n + train[:, column]) // n for column in (HEAD, TAIL)]
         heads, tails = (np.bincount(relation, minlength=len(self.fitted.graph.relations)) for relation in ends)
         return int(heads @ tails) + len(self.fitted.outcome.rule_model.groundings.hidden)
-
-    def _contributions(self, reasons: list[Reason]) -> list[dict[str, object]]:
-        """Each rule's part in a triple's log-odds, the largest first: value × weight, and the premises behind it."""
-        rules, names = self.fitted.outcome.rule_model.rules, self.fitted.graph.names
-        entries = [
-            {
-                "rule": str(rules.rules[reason.rule]),
-                "weight": float(rules.weight[reason.rule]),
-                "groundings": len(reason.premises),
-                "contribution": float(reason.value * rules.weight[reason.rule]),
-                "premises": [[list(names(t)) for t in premises] for premises in reason.premises],
-            }
-            for reason in reasons
-        ]
-        return sorted(entries, key=lambda entry: -abs(float(str(entry["contribution"]))))
-
-    def _neighbours(self, triple: IntArray) -> list[dict[str, object]]:
-        """The entities most similar to the head (tail) that are known to have the same fact with the tail (head)."""
-        f = self.fitted
-        vectors = f.outcome.embedding.vectors() if f.outcome.embedding else None
-        if vectors is None:
-            return []
-        found: list[dict[str, object]] = []
-        for column, other in ((HEAD, TAIL), (TAIL, HEAD)):
-            same: BoolArray = (f.graph.train[:, RELATION] == triple[RELATION]) & (
-                f.graph.train[:, other] == triple[other]
-            )
-            entities = np.setdiff1d(f.graph.train[same][:, column], triple[column])
-            own = vectors[int(triple[column])][None, :]
-            similarity = (
-                torch.cosine_similarity(vectors[torch.from_numpy(entities).to(vectors.device)], own).cpu().numpy()
-            )
-            for at in np.argsort(-similarity, kind="stable")[:NEIGHBOURS]:
-                fact = triple.copy()
-                fact[column] = entities[at]
-                found.append(
-                    {
-                        "entity": f.graph.entities.names[entities[at]],
-                        "similar_to": f.graph.entities.names[triple[column]],
-                        "similarity": float(similarity[at]),
-                        "fact": list(f.graph.names(fact)),
-                    }
-                )
-        return found
 
 
 def _use_threads(config: Config) -> None:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import special
 
-from plogicnet.evaluation import Calibration, calibrate, columns_of, reliability, sample
+from plogicnet.evaluation import Calibration, calibrate, calibrate_twice, columns_of, reliability, sample
 from plogicnet.evaluation.calibration import Sample
 from plogicnet.graph import KnowledgeGraph, TripleSet, Vocabulary, as_triples
 from plogicnet.mln import RuleScores
@@ -102,6 +103,28 @@ def test_calibrate_recovers_the_coefficients() -> None:
     got = calibrate(*synthetic(true, 20_000, seed=0))
     for name, value in true.to_json().items():
         assert got.to_json()[name] == pytest.approx(value, abs=0.1), name
+    assert Calibration.of_json(got.to_json()) == got
+
+
+def test_without_a_score_the_regression_without_that_column_judges() -> None:
+    """Whatever the columns say, it is at its own maximum: probabilities add up to the labels, reached or not."""
+    true = Calibration(intercept=-1.0, score=0.8, p_w=0.5, reached=1.2)
+    columns, labels = synthetic(true, 20_000, seed=0)
+    got = calibrate_twice(columns, labels)
+    assert got == replace(calibrate(columns, labels), alone=got.alone) == Calibration.of_json(got.to_json())
+    lacking = columns.copy()
+    lacking[:, 0] = np.nan
+    judged = got.probability(np.concatenate([columns, lacking]))
+    np.testing.assert_array_equal(judged[:20_000], got.probability(columns))
+    for rows in (columns[:, 2] == 0, columns[:, 2] == 1):
+        assert float(judged[20_000:][rows].mean()) == pytest.approx(float(labels.label[rows].mean()), abs=1e-3)
+    assert got.alone is not None
+    assert got.alone.intercept != pytest.approx(got.intercept, abs=0.05)
+
+
+def test_a_calibration_of_an_older_run_takes_p_w_itself_where_there_is_no_score() -> None:
+    old = Calibration.of_json({"intercept": -3.0, "score": 0.5, "p_w": 2.0, "reached": -0.5})
+    np.testing.assert_allclose(old.probability(np.array([[np.nan, 0.7, 1.0], [np.nan, 0.0, 0.0]])), [0.7, 0.0])
 
 
 def test_a_count_is_as_good_as_so_many_rows() -> None:

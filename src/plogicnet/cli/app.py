@@ -3,12 +3,13 @@
 import logging
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from plogicnet import __version__
 from plogicnet.cli.data import data, doctor
+from plogicnet.cli.explain import explain
 from plogicnet.cli.mine import mine
 from plogicnet.cli.reproduce import reproduce
 from plogicnet.cli.settings import (
@@ -16,6 +17,7 @@ from plogicnet.cli.settings import (
     Assignments,
     ConfigFile,
     Device,
+    FactsFile,
     Json,
     Preset,
     Run,
@@ -28,9 +30,6 @@ from plogicnet.cli.settings import (
 from plogicnet.cli.train import load_run, new_run, refit, resume, train
 from plogicnet.errors import InputError
 
-if TYPE_CHECKING:
-    pass
-
 app = typer.Typer(
     help="Which facts is a knowledge graph missing, how probable is each, and why.",
     no_args_is_help=True,
@@ -40,7 +39,7 @@ app = typer.Typer(
 app.add_typer(data, name="data")
 app.command()(doctor)
 app.command()(mine)
-for command in (train, resume, refit, reproduce):
+for command in (train, resume, refit, explain, reproduce):
     app.command()(command)
 
 
@@ -143,6 +142,7 @@ def predict(
     include_known: Annotated[
         bool, typer.Option("--include-known", help="Show training triples among the answers.")
     ] = False,
+    facts: FactsFile = None,
     out: Annotated[Path | None, typer.Option("--out", help="Write the predictions to this TSV file.")] = None,
     device: Device = None,
     threads: Threads = None,
@@ -157,7 +157,7 @@ def predict(
     if sum([any(named), triples is not None, complete]) != 1 or (any(named) and sum(named) != 2):
         raise InputError("ask one thing: two of --head, --relation, --tail; or --triples FILE; or --complete")
     require_folder(out)
-    model = load_run(run, device, threads)
+    model = load_run(run, device, threads, facts=facts)
     if complete:
         found = model.complete(min_probability, top, for_stderr())
     elif triples is not None:
@@ -181,27 +181,6 @@ def predict(
     console().print(predictions_table(asked, shown, model.fitted.graph.labels))
     if out is not None:
         print(f"{len(rows):,} predictions written to {out}")
-
-
-@app.command()
-def explain(
-    run: Run,
-    head: Annotated[str, typer.Argument(help="The head's name.")],
-    relation: Annotated[str, typer.Argument(help="The relation's name.")],
-    tail: Annotated[str, typer.Argument(help="The tail's name.")],
-    device: Device = None,
-    threads: Threads = None,
-    as_json: Json = False,
-) -> None:
-    """Why a triple is held probable or not."""
-    model = load_run(run, device, threads)
-    reason = model.explain(head, relation, tail)
-    if as_json:
-        print_json(reason)
-        return
-    from plogicnet.cli.show import console, explanation_tree
-
-    console().print(explanation_tree(reason, model.fitted.graph.labels))
 
 
 @app.command("rules")

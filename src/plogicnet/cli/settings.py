@@ -20,6 +20,10 @@ Graph = Annotated[
 Run = Annotated[Path, typer.Argument(help="A run directory.")]
 DEMO_PRESET = "best/family"
 RulesFile = Annotated[Path | None, typer.Option("--rules", help="A file of rules; rules.mine=false uses them alone.")]
+FactsFile = Annotated[
+    Path | None,
+    typer.Option("--facts", help="A file of facts that training never saw; entities may be new, relations not."),
+]
 Preset = Annotated[str | None, typer.Option("--preset", help="Settings that come with the program, as best/family.")]
 ConfigFile = Annotated[Path | None, typer.Option("--config", help="A YAML file with settings.")]
 Assignments = Annotated[

@@ -7,7 +7,6 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
-from rich.tree import Tree
 
 NO_LABELS: Mapping[str, str] = {}
 NAMES = {
@@ -151,13 +150,17 @@ def predictions_table(title: str, rows: Sequence[Mapping[str, Any]], labels: Map
         [
             f"{row['probability']:.3f}",
             *(labels.get(row[part], row[part]) for part in ("head", "relation", "tail")),
-            "–" if row["q"] is None else f"{row['q']:.3f}",
+            "no vector" if row["q"] is None else f"{row['q']:.3f}",
             f"{row['p_w']:.3f}",
-            "known" if row["known"] else "by rules" if row["in_hidden"] else "by vectors",
+            "known" if row["known"] else "by rules" if row["in_hidden"] else "–" if row["q"] is None else "by vectors",
         ]
         for row in rows
     ]
-    return table(title, ["probability", "head", "relation", "tail", "vectors (q)", "rules (p_w)", "reached"], cells)
+    alone = sum(row["q"] is None for row in rows)
+    result = table(title, ["probability", "head", "relation", "tail", "vectors (q)", "rules (p_w)", "reached"], cells)
+    result.caption = f"{alone:,} of {len(rows):,} judged by rules alone: no vector" if alone else None
+    result.caption_justify = "left"
+    return result
 
 
 def checkup_table(checkup: Mapping[str, Any]) -> Table:
@@ -171,44 +174,6 @@ def checkup_table(checkup: Mapping[str, Any]) -> Table:
     findings = sorted(checkup["findings"], key=lambda finding: order.index(finding["level"]))
     rows = [[f["level"], "\n".join([f["message"], *(f"  {example}" for example in f["examples"])])] for f in findings]
     return table(f"{checkup['graph']}: {checkup['level']}", ["level", "finding"], rows)
-
-
-def explanation_tree(reason: Mapping[str, Any], labels: Mapping[str, str] = NO_LABELS, most: int = 5) -> Tree:
-    """Why: the rules by contribution with their premises, and similar facts.
-
-    Example:
-        >>> about = {"triple": ["a", "r", "b"], "probability": 0.5, "q": None, "p_w": 0.5, "base": 0.0, "log_odds": 0.0}
-        >>> tree = explanation_tree(about | {"known": False, "forbidden": False, "rules": [], "neighbours": []})
-    """
-    known = ", a known fact" if reason["known"] else ""
-    tree = Tree(
-        f"[bold]{escape(fact(reason['triple'], labels))}[/bold]  probability {reason['probability']:.3f}{known}"
-    )
-    q = "no embedding" if reason["q"] is None else f"the vectors say q = {reason['q']:.3f}"
-    tree.add(q)
-    branch = tree.add(f"the rules say p_w = {reason['p_w']:.3f}, log-odds {reason['log_odds']:+.2f}")
-    branch.add(f"{reason['base']:+.2f}  base rate of {escape(reason['triple'][1])}")
-    for entry in reason["rules"][:most]:
-        times = f" × {entry['groundings']}" if entry["groundings"] != 1 else ""
-        node = branch.add(
-            f"{entry['contribution']:+.2f}  {escape(entry['rule'])}  (weight {entry['weight']:.2f}{times})"
-        )
-        for premises in entry["premises"][:most]:
-            node.add(escape(" and ".join(fact(p, labels) for p in premises)))
-        if len(entry["premises"]) > most:
-            node.add(f"… and {len(entry['premises']) - most} more")
-    if len(reason["rules"]) > most:
-        rest = sum(entry["contribution"] for entry in reason["rules"][most:])
-        branch.add(f"{rest:+.2f}  {len(reason['rules']) - most} more rules")
-    if not reason["rules"]:
-        branch.add("no rule reaches it from the known facts")
-    if reason["forbidden"]:
-        tree.add(f"ruled out: {escape(reason['triple'][1])} does not hold between an entity and itself")
-    if reason["neighbours"]:
-        similar = tree.add("similar entities with such a fact")
-        for entry in reason["neighbours"]:
-            similar.add(f"{entry['similarity']:.2f}  {escape(fact(entry['fact'], labels))}")
-    return tree
 
 
 def mined_text(counts: Mapping[str, Any]) -> str:

@@ -236,8 +236,10 @@ def _show_seeds(models: Mapping[int, "PLogicNet"], out: Path, as_json: bool) -> 
     print(f"runs saved in {out}/seed-*")
 
 
-def load_run(run: Path, device: str | None, threads: int | None, edited: bool = False) -> "PLogicNet":
-    """Opens a complete run on the device and threads that a command names.
+def load_run(
+    run: Path, device: str | None, threads: int | None, edited: bool = False, facts: Path | None = None
+) -> "PLogicNet":
+    """Opens a complete run on the device and threads that a command names, with the facts of a file added.
 
     Example:
         >>> load_run(Path("runs/family"), None, None)  # doctest: +SKIP
@@ -245,7 +247,8 @@ def load_run(run: Path, device: str | None, threads: int | None, edited: bool = 
     from plogicnet.model import PLogicNet
 
     options = {"device": device, "threads": threads}
-    return PLogicNet.load(run, {key: value for key, value in options.items() if value is not None}, edited)
+    model = PLogicNet.load(run, {key: value for key, value in options.items() if value is not None}, edited)
+    return model if facts is None else model.with_facts(facts)
 
 
 @contextmanager

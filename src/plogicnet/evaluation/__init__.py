@@ -1,6 +1,6 @@
 """Filtered ranking, calibration, and their reports."""
 
-from plogicnet.evaluation.calibration import Calibration, calibrate, columns_of, reliability, sample
+from plogicnet.evaluation.calibration import Calibration, calibrate, calibrate_twice, columns_of, reliability, sample
 from plogicnet.evaluation.ranking import Ranks, filter_splits, rank, report, summary
 from plogicnet.evaluation.seeds import over_seeds
 from plogicnet.evaluation.systems import System
@@ -12,6 +12,7 @@ __all__ = [
     "System",
     "Top",
     "calibrate",
+    "calibrate_twice",
     "columns_of",
     "filter_splits",
     "over_seeds",

@@ -1,7 +1,8 @@
 """Calibration: from scores to the probability that is shown to people, fitted on validation triples."""
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import numpy as np
 from scipy import sparse, special
@@ -24,7 +25,14 @@ class Calibration:
     """Logistic regression on the embedding's score (logit q), the rules' p_w, and whether any rule reaches the triple.
 
     p_w rather than its log-odds: sums over many groundings reach log-odds of 40, and a line through those is flat
-    where it matters.
+    where it matters. A triple with an entity that has no vector has no score (NaN): a regression of its own judges it,
+    fitted without that column. The joint one with the score's term left out would be wrong, for its other coefficients
+    say what the rules add to a score. Runs of older versions lack it; p_w itself, or 0, stands for it there.
+
+    Attributes:
+        intercept: what every triple has.
+        score, p_w, reached: the columns' coefficients.
+        alone: the regression for triples without a score.
 
     Example:
         >>> Calibration(intercept=0.0, score=1.0, p_w=0.0, reached=0.0).probability(np.zeros((1, 3)))
@@ -35,18 +43,39 @@ class Calibration:
     score: float
     p_w: float
     reached: float
+    alone: "Calibration | None" = None
+
+    def log_odds(self, columns: FloatArray) -> FloatArray:
+        """The weighted columns (score, p_w, reached)."""
+        odds = self.intercept + columns @ np.array([self.score, self.p_w, self.reached])
+        lacking = np.isnan(columns[:, 0])
+        if lacking.any():
+            rules = np.where([False, True, True], columns[lacking], 0.0)
+            odds[lacking] = special.logit(rules[:, 1]) if self.alone is None else self.alone.log_odds(rules)
+        return np.asarray(odds)
 
     def probability(self, columns: FloatArray) -> FloatArray:
         """σ of the weighted columns (score, p_w, reached)."""
-        return np.asarray(special.expit(self.intercept + columns @ np.array([self.score, self.p_w, self.reached])))
+        return np.asarray(special.expit(self.log_odds(columns)))
 
-    def to_json(self) -> dict[str, float]:
+    def to_json(self) -> dict[str, Any]:
         """The coefficients."""
-        return asdict(self)
+        return asdict(self, dict_factory=lambda items: {key: value for key, value in items if value is not None})
+
+    @classmethod
+    def of_json(cls, content: Mapping[str, Any]) -> "Calibration":
+        """What `to_json` gave.
+
+        Example:
+            >>> Calibration.of_json({"intercept": 0.0, "score": 1.0, "p_w": 0.0, "reached": 0.0}).alone is None
+            True
+        """
+        alone = content.get("alone")
+        return cls(**{**content, "alone": None if alone is None else cls.of_json(alone)})
 
 
 def columns_of(embedding: Embedding | None, rules: RuleScores, triples: IntArray) -> FloatArray:
-    """The columns (score, p_w, reached) of given triples.
+    """The columns (score, p_w, reached) of given triples; the score is NaN where an entity has no vector.
 
     Example:
         >>> columns_of(embedding, rules, triples)  # doctest: +SKIP
@@ -121,6 +150,15 @@ def calibrate(columns: FloatArray, labels: Sample) -> Calibration:
         if not contrary.any():
             return Calibration(*fitted.tolist())
         used &= ~contrary
+
+
+def calibrate_twice(columns: FloatArray, labels: Sample) -> Calibration:
+    """The regression, and beside it the one for triples without a score.
+
+    Example:
+        >>> calibrate_twice(columns, labels).alone  # doctest: +SKIP
+    """
+    return replace(calibrate(columns, labels), alone=calibrate(columns * [0.0, 1.0, 1.0], labels))
 
 
 def reliability(probability: FloatArray, labels: Sample) -> dict[str, object]:

@@ -10,7 +10,7 @@ from scipy import special
 
 from plogicnet.evaluation.calibration import Calibration
 from plogicnet.graph import IntArray, Side
-from plogicnet.kge import Embedding
+from plogicnet.kge import Embedding, Widened
 from plogicnet.mln import RuleScores
 
 Combine = Literal["probability", "log_odds"]
@@ -112,6 +112,14 @@ def keys(system: System | Calibration, of: Scored) -> Keys:
     score = of.wide_score
     if isinstance(system, Calibration):
         lift = torch.where(of.reached, system.p_w * of.p_w + system.reached, 0.0)
+        lacking = torch.isnan(score)
+        if lacking.any():  # in units of the joint regression, which counts without its intercept here
+            alone = torch.where(of.reached, of.p_w, 0.0).logit()
+            if system.alone is not None:
+                by_rules = torch.where(of.reached, system.alone.p_w * of.p_w + system.alone.reached, 0.0)
+                alone = system.alone.intercept + by_rules
+            first = torch.where(lacking, alone - system.intercept, system.score * score + lift)
+            return Keys(first, score.nan_to_num(nan=-torch.inf))
         return Keys(system.score * score + lift, score)
     if not system.embedding:
         return Keys(of.p_w, of.evidence)  # log-odds tell apart what p_w rounds to one
@@ -128,7 +136,7 @@ class Queries:
 
     Most candidates are plain: no rule reaches them, and they are ordered by their score. What needs more than that is
     listed: known candidates, which do not compete, and special ones, those that are not known and that a rule reaches
-    or a constraint rules out.
+    or a constraint rules out, or that have no score.
 
     Attributes:
         score: (queries, entities), the embedding's scores with -∞ for all that is known.
@@ -184,7 +192,9 @@ def prepare(
     loops = np.stack([known_entity, relations, known_entity], axis=1)
     barred = np.flatnonzero(rules.forbidden(loops))
     barred = barred * entities + known_entity[barred]
-    special = np.unique(np.concatenate([reached, barred])) if len(barred) else reached
+    lacking = _lacking(embedding, known_entity)
+    more = [places for places in (barred, lacking) if len(places)]
+    special = np.unique(np.concatenate([reached, *more])) if more else reached
     special = special[_find(left_out, special) < 0]
     row = _find(reached, special)
     evidence = np.where(row >= 0, np.append(log_odds - base[owners], 0.0)[row], 0.0)
@@ -203,6 +213,15 @@ def prepare(
         Scored(special_score, on(base[special // entities]), on(evidence), on(row >= 0)),
         on(_find(barred, special) >= 0),
     )
+
+
+def _lacking(embedding: Embedding | None, known_entity: IntArray) -> IntArray:
+    """The places of candidates without a score, because an entity has no vector."""
+    if not isinstance(embedding, Widened):
+        return NOTHING[0]
+    entities = np.arange(embedding.entities)
+    lacking = embedding.lacks(known_entity)[:, None] | embedding.lacks(entities)
+    return np.flatnonzero(lacking)
 
 
 def _find(places: IntArray, wanted: IntArray) -> IntArray:

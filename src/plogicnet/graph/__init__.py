@@ -3,7 +3,7 @@
 from plogicnet.graph.dictionaries import read_labels
 from plogicnet.graph.family import demo_family
 from plogicnet.graph.knowledge_graph import CATEGORIES, SPLITS, KnowledgeGraph
-from plogicnet.graph.sources import make_graph, open_graph, read_triples
+from plogicnet.graph.sources import add_facts, make_graph, open_graph, read_triples
 from plogicnet.graph.splitting import parse_shares, split_triples
 from plogicnet.graph.triples import (
     HEAD,
@@ -36,6 +36,7 @@ __all__ = [
     "Side",
     "TripleSet",
     "Vocabulary",
+    "add_facts",
     "as_triples",
     "demo_family",
     "expand_ranges",

@@ -3,6 +3,7 @@
 import csv as plain_csv
 import gzip
 import io
+import itertools
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -96,6 +97,21 @@ def read_rows(file: Path, order: str = "hrt") -> Rows:
         return Rows(_read_text(file, order))
     except (OSError, EOFError, zlib.error, plain_csv.Error, pa.ArrowException) as error:
         raise InputError(f"{file}: {_in_words(file, error)}") from None
+
+
+def place_of(file: Path, row: int) -> str:
+    """Where a file's row of triples stands, for messages: by line in text, else by row.
+
+    Example:
+        >>> place_of(Path("train.parquet"), 0)
+        'train.parquet, row 1'
+    """
+    if suffix(file) in PARQUET or suffix(file) in RDF:
+        return f"{file}, row {row + 1}"
+    delimiter, header, _ = _sniff(file)
+    reader = _raw_rows(file, delimiter)
+    filled = (reader.line_num for cells in reader if cells)
+    return f"{file}, line {next(itertools.islice(filled, row + bool(header), None))}"
 
 
 def rows_of(data: Any, what: str = "data") -> Rows:
@@ -236,11 +252,7 @@ def _open_bytes(file: Path) -> IO[bytes]:
 
 def _diagnose(file: Path, delimiter: str, names: Sequence[str], skip: bool) -> NoReturn:
     """Reads again, slowly, to say which line is wrong and how."""
-    lines = _decoded_lines(file)
-    if delimiter == "\t":
-        reader = plain_csv.reader(lines, delimiter=delimiter, quoting=plain_csv.QUOTE_NONE)
-    else:
-        reader = plain_csv.reader(lines, delimiter=delimiter, strict=True)
+    reader = _raw_rows(file, delimiter)
     try:
         for row in reader:
             place = f"{file}, line {reader.line_num}"
@@ -262,6 +274,14 @@ def _diagnose(file: Path, delimiter: str, names: Sequence[str], skip: bool) -> N
         reason = "a quote is opened and never closed" if "unexpected end" in str(error) else str(error)
         raise InputError(f"{file}, line {reader.line_num}: {reason}") from None
     raise InputError(f"{file}: cannot be read as triples separated by {delimiter!r}")
+
+
+def _raw_rows(file: Path, delimiter: str) -> Any:
+    """The cells of each row, and by `line_num` its line; in TSV a quote is a character like any other."""
+    lines = _decoded_lines(file)
+    if delimiter == "\t":
+        return plain_csv.reader(lines, delimiter=delimiter, quoting=plain_csv.QUOTE_NONE)
+    return plain_csv.reader(lines, delimiter=delimiter, strict=True)
 
 
 def _decoded_lines(file: Path) -> Iterator[str]:

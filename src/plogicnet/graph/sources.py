@@ -1,8 +1,10 @@
 """Opening a graph: a data set by name, a directory in one of the usual layouts, one file, or data in memory."""
 
+import itertools
 import logging
 import os
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +16,8 @@ from plogicnet.errors import InputError, nearest
 from plogicnet.graph import datasets
 from plogicnet.graph.dictionaries import read_dictionary, read_labels, read_openke
 from plogicnet.graph.download import fetch
-from plogicnet.graph.knowledge_graph import SPLITS, KnowledgeGraph
-from plogicnet.graph.readers import COLUMNS, SUFFIXES, Rows, read_rows, rows_of
+from plogicnet.graph.knowledge_graph import SPLITS, KnowledgeGraph, drop_duplicates
+from plogicnet.graph.readers import COLUMNS, SUFFIXES, Rows, place_of, read_rows, rows_of
 from plogicnet.graph.splitting import Shares, split_triples
 from plogicnet.graph.triples import HEAD, RELATION, TAIL, IntArray, as_triples
 from plogicnet.graph.vocabulary import Vocabulary
@@ -80,6 +82,38 @@ def read_triples(file: Path, graph: KnowledgeGraph) -> IntArray:
     table = read_rows(file).table
     vocabularies = (graph.entities, graph.relations, graph.entities)
     return np.stack([v.ids(table[c].to_pylist()) for v, c in zip(vocabularies, COLUMNS, strict=True)], axis=1)
+
+
+def add_facts(graph: KnowledgeGraph, facts: Any) -> KnowledgeGraph:
+    """The graph with more facts in train: a file of triples, a data frame, or rows of three names.
+
+    Entities that it does not know are numbered after those it knows; its relations are all there are.
+
+    Example:
+        >>> graph = KnowledgeGraph.from_names([("anna", "knows", "ben")])
+        >>> add_facts(graph, [("anna", "knows", "carl"), ("anna", "knows", "ben")]).names(np.array([0, 0, 2]))
+        ('anna', 'knows', 'carl')
+    """
+    file = Path(facts) if isinstance(facts, str | Path) else None
+    what = str(file or "facts")
+    rows = rows_of(facts, what) if file is None else read_rows(file)
+    heads, relations, tails = (rows.table[c].to_pylist() for c in COLUMNS)
+    if rows.literals:
+        log.warning("%s: %s literals skipped: they are no entities", what, f"{rows.literals:,}")
+    if not heads:
+        log.warning("%s: no fact in it", what)
+    for row, name in enumerate(relations):
+        if name not in graph.relations:
+            place = f"{what}, row {row + 1}" if file is None else place_of(file, row)
+            raise InputError(
+                f"{place}: unknown relation {name!r}.{nearest(name, graph.relations.names)} Entities may be new, but"
+                " relations must be those of training"
+            )
+    entities = Vocabulary(
+        "entity", tuple(dict.fromkeys([*graph.entities.names, *itertools.chain(*zip(heads, tails, strict=True))]))
+    )
+    added = np.stack([entities.ids(heads), graph.relations.ids(relations), entities.ids(tails)], axis=1)
+    return replace(graph, entities=entities, train=drop_duplicates(np.concatenate([graph.train, added]), len(entities)))
 
 
 def _find_data_set(name: str, progress: Progress) -> Path:

@@ -84,7 +84,7 @@ class Network:
         found: dict[int, IntArray] = {}
         for i in self._walked:
             if self._chain(i).relation == relation:
-                walks = list(ground(self._world, self._chain(i), self.counting, start=head, end=tail))
+                walks = list(ground(self.world, self._chain(i), self.counting, start=head, end=tail))
                 found[i] = facts.triples[np.concatenate([w.premises for w in walks])]
         joined = [i for i in self._joined if self.graph.relations.id(self.rules[i].head.relation) == relation]
         if joined:
@@ -102,7 +102,7 @@ class Network:
         support, hits = np.zeros((2, len(self.rules)), dtype=np.int64)
         with self.progress("counting written rules", len(self._walked)) as advance:
             for i in self._walked:
-                support[i], hits[i] = count(self._world, self._chain(i), self.counting)
+                support[i], hits[i] = count(self.world, self._chain(i), self.counting)
                 advance()
         if self._joined:
             support[self._joined], hits[self._joined] = self._counted_by_sql(self.counting)
@@ -118,13 +118,14 @@ class Network:
     def expected(self) -> FloatArray:
         """How many groundings each rule has, self-supporting ones counted: what grounding will cost."""
         expected = np.zeros(len(self.rules))
-        expected[self._walked] = expected_groundings(self._world, [self._chain(i) for i in self._walked])
+        expected[self._walked] = expected_groundings(self.world, [self._chain(i) for i in self._walked])
         if self._joined:
             expected[self._joined] = self._counted_by_sql("paths")[0]
         return expected
 
     @cached_property
-    def _world(self) -> World:
+    def world(self) -> World:
+        """The observed facts, indexed for walking in both directions."""
         return World(self.graph.observed)
 
     @cached_property

@@ -117,14 +117,13 @@ def walk(
         >>> [w.entities.tolist() for w in walk(world, [Move(0, True), Move(0, True)], start=0, end=2)]
         [[[0, 1, 2]]]
     """
-    ways = ways_on(world, moves, end)
     first = moves[0]
     index = world.forward if first.forward else world.backward
     bounds = np.array([0, world.facts.entities] if start is None else [start, start + 1])
     low, high = np.searchsorted(index.keys, first.relation * world.facts.entities + bounds)
     rows = index.rows[low:high]
     begun = Walks(world.facts.triples[rows][:, [HEAD, TAIL] if first.forward else [TAIL, HEAD]], rows[:, None])
-    return _continued(world, begun, moves[1:], ways[1:], at_once)
+    return _continued(world, begun, moves[1:], ways_on(world, moves[1:], end), at_once)
 
 
 def ways_on(world: World, moves: Sequence[Move], end: int | None = None) -> list[FloatArray]:
@@ -138,9 +137,16 @@ def ways_on(world: World, moves: Sequence[Move], end: int | None = None) -> list
     n = world.facts.entities
     ways = [np.ones(n) if end is None else (np.arange(n) == end).astype(np.float64)]
     for move in reversed(moves):
-        facts = world.facts.triples[world.rows_of(move.relation)]
-        here, there = (HEAD, TAIL) if move.forward else (TAIL, HEAD)
-        ways.append(np.bincount(facts[:, here], weights=ways[-1][facts[:, there]], minlength=n))
+        if end is None:
+            facts = world.facts.triples[world.rows_of(move.relation)]
+            here, there = (HEAD, TAIL) if move.forward else (TAIL, HEAD)
+            origin, onward = facts[:, here], ways[-1][facts[:, there]]
+        else:  # few entities lead to one end, and a look at their facts is enough
+            leading = np.flatnonzero(ways[-1])
+            index = world.backward if move.forward else world.forward
+            owners, origin, _ = index.lookup(leading, np.full(len(leading), move.relation))
+            onward = ways[-1][leading[owners]]
+        ways.append(np.bincount(origin, weights=onward, minlength=n))
     return ways[::-1]
 
 

@@ -3,5 +3,6 @@
 from plogicnet.kge.protocol import Checkpoint, Embedding, Examples, Validate
 from plogicnet.kge.scaling import platt
 from plogicnet.kge.vector_model import VectorModel
+from plogicnet.kge.widened import Widened
 
-__all__ = ["Checkpoint", "Embedding", "Examples", "Validate", "VectorModel", "platt"]
+__all__ = ["Checkpoint", "Embedding", "Examples", "Validate", "VectorModel", "Widened", "platt"]

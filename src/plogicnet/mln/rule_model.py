@@ -71,11 +71,16 @@ class Reason:
     Attributes:
         rule: the rule's number.
         value: what its weight is multiplied with.
-        premises: the premises of each of its groundings, as triples.
+        groundings: how many of its groundings conclude the triple from true premises.
+        broken: how many the triple would break: it is a premise, the others are true, the hypothesis is not. They
+            count under the full blanket alone.
+        premises: the premises of the first of the groundings, as triples.
     """
 
     rule: int
     value: float
+    groundings: int
+    broken: int
     premises: list[IntArray]
 
 
@@ -110,34 +115,48 @@ class RuleModel:
         """Triples × rules, so that log-odds = base + matrix · weights."""
         return self.evidence.matrix
 
-    def reasons(self, triple: IntArray) -> list[Reason]:
+    def reasons(self, triple: IntArray, most: int | None = None) -> list[Reason]:
         """Which rules take part in one triple's log-odds; where that is possible, without building the whole network.
+
+        All groundings are counted; the premises of at most so many of each rule are given.
 
         Example:
             >>> model.reasons(graph.numbers("anna", "mother", "ben"))  # doctest: +SKIP
         """
         if not self.evidence.is_local:
-            return self._reasons_of_row(triple)
+            return self._reasons_of_row(triple, most)
         found = self.evidence.network.of_triple(triple)
         every = sum(len(premises) for premises in found.values()) if self.evidence.aggregate == "mean" else 1
         return [
-            Reason(rule, len(premises) / every, [_each_once(p[p[:, 0] >= 0]) for p in premises])
+            Reason(
+                rule, len(premises) / every, len(premises), 0, [_each_once(p[p[:, 0] >= 0]) for p in premises[:most]]
+            )
             for rule, premises in found.items()
         ]
 
-    def _reasons_of_row(self, triple: IntArray) -> list[Reason]:
+    def _reasons_of_row(self, triple: IntArray, most: int | None) -> list[Reason]:
         groundings, matrix = self.groundings, self.matrix
         row = int(groundings.triples.find(triple[None, :])[0])
         if row < 0:
             return []
+        true = np.append(self.truth, True)  # row -1, the padding, is true
         concluding = groundings.of(row)
-        concluding = concluding[np.append(self.truth, True)[groundings.premises[concluding]].all(axis=1)]
+        concluding = concluding[true[groundings.premises[concluding]].all(axis=1)]
+        broken = groundings.rule[self._broken_by(row)] if self.evidence.blanket == "full" else concluding[:0]
         found = []
         start, stop = matrix.indptr[row : row + 2]
         for rule, value in zip(matrix.indices[start:stop].tolist(), matrix.data[start:stop].tolist(), strict=True):
-            own = groundings.premises[concluding[groundings.rule[concluding] == rule]]
-            found.append(Reason(rule, value, [groundings.triples.triples[p[p >= 0]] for p in own]))
+            own = concluding[groundings.rule[concluding] == rule]
+            premises = [groundings.triples.triples[p[p >= 0]] for p in groundings.premises[own[:most]]]
+            found.append(Reason(rule, value, len(own), int((broken == rule).sum()), premises))
         return found
+
+    def _broken_by(self, row: int) -> IntArray:
+        """The groundings that a triple would break as a premise: all others are true, and the hypothesis is not."""
+        groundings, true = self.groundings, np.append(self.truth, True)
+        used = np.flatnonzero((groundings.premises == row).any(axis=1))
+        others = (true[groundings.premises[used]] | (groundings.premises[used] == row)).all(axis=1)
+        return np.asarray(used[others & ~self.truth[groundings.hypothesis[used]]])
 
     @property
     def log_odds(self) -> FloatArray:
@@ -149,19 +168,35 @@ class RuleModel:
         """p_w of the hidden triples."""
         return probability(self.log_odds)[~self.groundings.observed]
 
+    def within(self, graph: KnowledgeGraph) -> "RuleModel":
+        """The same rules, weights and base rates in a graph that has more facts, perhaps of more entities.
+
+        Hidden triples that were assumed to be true are so still; those that the new facts make hidden are not.
+
+        Example:
+            >>> model.within(add_facts(graph, [("kim", "sister", "anna")]))  # doctest: +SKIP
+        """
+        before = self.evidence
+        evidence = replace(before, network=replace(before.network, graph=graph), assumed=None)
+        if before.assumed is not None and before.assumed.any():
+            true = TripleSet.of(self.groundings.hidden[before.assumed], len(graph.entities))
+            evidence = replace(evidence, assumed=true.contains(evidence.network.groundings.hidden))
+        return replace(self, evidence=evidence)
+
     def scores(self, graph: KnowledgeGraph) -> RuleScores:
         """What ranking, prediction and calibration need of it."""
         triples, reached = self.groundings.triples, np.diff(self.matrix.indptr) > 0
         subset = TripleSet(triples.triples[reached], triples.keys[reached], triples.entities)
-        return RuleScores(subset, self.log_odds[reached], self.base, self._irreflexive(graph), graph.observed)
+        return RuleScores(subset, self.log_odds[reached], self.base, self.irreflexive(graph), graph.observed)
 
     def scores_of(self, graph: KnowledgeGraph, triple: IntArray, odds: float | None) -> RuleScores:
         """The same for one triple alone, which has these log-odds, or none where no rule reaches it."""
         reached = TripleSet.of(triple[None, :] if odds is not None else [], len(graph.entities))
         own = np.array([] if odds is None else [odds])
-        return RuleScores(reached, own, self.base, self._irreflexive(graph), graph.observed)
+        return RuleScores(reached, own, self.base, self.irreflexive(graph), graph.observed)
 
-    def _irreflexive(self, graph: KnowledgeGraph) -> BoolArray:
+    def irreflexive(self, graph: KnowledgeGraph) -> BoolArray:
+        """Which relations have the constraint that r(x, x) does not hold."""
         constrained = np.zeros(len(graph.relations), dtype=bool)
         constrained[[graph.relations.id(rule.head.relation) for rule in self.constraints.rules]] = True
         return constrained

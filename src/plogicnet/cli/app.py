@@ -10,6 +10,7 @@ import typer
 from plogicnet import __version__
 from plogicnet.cli.data import data, doctor
 from plogicnet.cli.mine import mine
+from plogicnet.cli.serve import serve
 from plogicnet.cli.settings import (
     DEMO_PRESET,
     Assignments,
@@ -39,7 +40,7 @@ app = typer.Typer(
 app.add_typer(data, name="data")
 app.command()(doctor)
 app.command()(mine)
-for command in (train, resume, refit):
+for command in (train, resume, refit, serve):
     app.command()(command)
 
 

@@ -35,13 +35,13 @@ class Search:
         lines = [folded(text) for _, text in texts]
         self.owners = [i for i, _ in texts]
         self.starts = list(accumulate((len(line) + 1 for line in lines), initial=1))  # each after its line break
-        self.text = "\n" + "\n".join(lines) + "\n"
+        self.text = "\n" + "".join(line + "\n" for line in lines)
 
     def find(self, query: str, most: int) -> list[int]:
         """The numbers of names that are the query, then those that begin so, hold a word that does, or hold it."""
         wanted = folded(query)
         found: dict[int, None] = {}
-        for pattern in (f"\n{wanted}\n", f"\n{wanted}", f" {wanted}", wanted):
+        for pattern in (f"\n{wanted}\n", f"\n{wanted}", f" {wanted}", wanted) if wanted else ("\n",):
             for owner in self._owners(pattern):
                 found[owner] = None
                 if len(found) == most:
@@ -52,6 +52,6 @@ class Search:
         """Whose lines hold a pattern, each line once."""
         at = self.text.find(pattern)
         while 0 <= at < len(self.text) - 1:  # the last line break begins no line
-            line = bisect_right(self.starts, at + (pattern[0] == "\n")) - 1
+            line = bisect_right(self.starts, at + pattern.startswith("\n")) - 1
             yield self.owners[line]
             at = self.text.find(pattern, self.starts[line + 1] - 1)

@@ -134,8 +134,8 @@ def test_predicted_facts_are_the_best_of_the_entitys_roles(client: httpx.Client,
     assert len(roles) <= ROLES_AT_ONCE
     best = {}
     for role in roles:
-        known = {"head": "man0"} if role["side"] == "tail" else {"tail": "man0"}
-        for p in served_model.predict(relation=role["relation"], **known):
+        head, tail = ("man0", None) if role["side"] == "tail" else (None, "man0")
+        for p in served_model.predict(head, role["relation"], tail):
             best[p.head, p.relation, p.tail] = p.probability
     got = body(client, "predicted", entity="man0", top=200)
     assert got["roles"] == len(roles)
@@ -215,7 +215,7 @@ def test_mistakes_are_answered_in_words(client: httpx.Client) -> None:
 
 def test_openapi_describes_every_route(client: httpx.Client) -> None:
     schema = client.get("/openapi.json").json()
-    assert {path for path in schema["paths"]} == {
+    assert set(schema["paths"]) == {
         f"/api/{name}"
         for name in ("info", "metrics", "search", "entity", "known", "predicted", "predict", "explain", "rules", "rule")
     }

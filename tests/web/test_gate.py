@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from plogicnet.web.gate import COOKIE, Gate, host_name, is_local, respond
+from plogicnet.web.gate import COOKIE, Gate, Receive, Send, host_name, is_local, respond
 from web_servers import serving
 
 TOKEN = "a-token-of-my-own-choice"
@@ -151,10 +151,10 @@ def test_a_token_is_asked_for_outside_this_machine(guarded: str) -> None:
         assert answer.status_code == 401
         assert answer.headers["www-authenticate"] == "Bearer"
     for wrong in ("", "wrong", TOKEN[:-1], TOKEN + "x", "é" * 20, "Bearer " + TOKEN):
-        header = {"authorization": f"Bearer {wrong}".strip().encode()}
+        header = {b"authorization": f"Bearer {wrong}".strip().encode()}
         assert httpx.get(guarded + "/api/info", headers=header).status_code == 401
         assert httpx.get(guarded + "/", params={"token": wrong}).status_code == 401
-        assert httpx.get(guarded + "/api/info", headers={"cookie": f"{COOKIE}={wrong}".encode()}).status_code == 401
+        assert httpx.get(guarded + "/api/info", headers={b"cookie": f"{COOKIE}={wrong}".encode()}).status_code == 401
     assert httpx.get(guarded + "/api/info", headers={"authorization": f"Basic {TOKEN}"}).status_code == 401
     # in an address it counts for the page alone, so that it does not get into the addresses that people copy
     assert httpx.get(guarded + "/api/info", params={"token": TOKEN}).status_code == 401
@@ -243,6 +243,10 @@ def test_hosts() -> None:
     assert [is_local(h) for h in ("127.0.0.2", "::1", "localhost", "0.0.0.0", "::", "example.org")] == [
         True, True, True, False, False, False,
     ]  # fmt: skip
-    gate = Gate(respond, "graphs.local")
+
+    async def nothing(_: object, __: Receive, send: Send) -> None:
+        await respond(send, 404, "nothing is here")
+
+    gate = Gate(nothing, "graphs.local")
     assert gate.admits("graphs.local:80")
     assert not gate.admits("graphs.local.evil.example")

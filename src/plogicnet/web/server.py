@@ -16,6 +16,7 @@ import uvicorn
 from fastapi import FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse
 from typing_extensions import TypedDict
 
 from plogicnet.errors import InputError
@@ -183,10 +184,12 @@ def make_app(answerer: Answerer, limits: Limits | None = None) -> FastAPI:
     return app
 
 
-class JsonResponse(Response):
+class JsonResponse(JSONResponse):
     """A body that is JSON already."""
 
-    media_type = "application/json"
+    def render(self, content: Any) -> bytes:
+        """As it is."""
+        return bytes(content)
 
 
 def _add_page(app: FastAPI) -> None:

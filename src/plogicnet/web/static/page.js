@@ -85,7 +85,7 @@ async function entity({ name: self, relation, side }) {
   ]);
   const shown = about.label ?? self;
   const role = (item) => element("a", { href: address("entity", { name: self, ...item }), "aria-current": (item.relation === relation && (item.side ?? side) === side) ? "true" : false, "data-move": true },
-    item.relation ? element("span", {}, element("span", { class: "way", "aria-label": item.side === "tail" ? "from here" : "to here" }, item.side === "tail" ? "→ " : "← "), name(labelled(item.relation, about.labels))) : "All relations",
+    item.relation ? element("span", {}, element("span", { class: "way", "aria-hidden": "true" }, item.side === "tail" ? "→ " : "← "), element("span", { class: "unseen" }, item.side === "tail" ? "from here " : "to here "), name(labelled(item.relation, about.labels))) : "All relations",
     element("span", { class: "soft number" }, item.known === undefined ? "" : count(item.known)));
   const roles = about.roles.map(({ relation: r, side: s, known: k }) => {
     const link = role({ relation: r, side: s });

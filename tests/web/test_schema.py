@@ -11,7 +11,7 @@ NAMES = {"name": "man0", "entity": "woman1", "head": "man0", "tail": "a1", "rela
 UNSAID: Any = [positive_data_acceptance]
 """OpenAPI cannot say that two of head, relation and tail are needed."""
 BOUNDED = settings(
-    max_examples=15,
+    max_examples=10,
     deadline=None,
     derandomize=True,
     database=None,

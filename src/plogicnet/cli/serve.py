@@ -44,5 +44,5 @@ def serve(
         print(f"serving {run} at {address}", flush=True)
         print("Ctrl-C ends it", file=sys.stderr)
 
-    server.serve(load_run(run, device, threads), host, port, token, allow_host or [], announce)
+    server.serve(lambda: load_run(run, device, threads), host, port, token, allow_host or [], announce)
     print("plogicnet: stopped", file=sys.stderr)

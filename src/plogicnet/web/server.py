@@ -291,7 +291,7 @@ def bound(host: str, port: int) -> socket.socket:
 
 
 def serve(
-    model: PLogicNet,
+    load: Callable[[], PLogicNet],
     host: str,
     port: int,
     token: str | None,
@@ -301,23 +301,25 @@ def serve(
 ) -> None:
     """Serves a model until Ctrl-C or SIGTERM; a token is made up where others can reach the server and none is given.
 
+    The port is taken before the model is loaded, so that one that is not free is told at once.
+
     Example:
-        >>> serve(model, "127.0.0.1", 8000, None, [], print)  # doctest: +SKIP
+        >>> serve(lambda: PLogicNet.load("runs/family"), "127.0.0.1", 8000, None, [], print)  # doctest: +SKIP
     """
     limits = limits or Limits()
     if token is None and not is_local(host):
         token = secrets.token_urlsafe(24)
+    names = allowed if is_local(host) else [*allowed, socket.gethostname()]
     with bound(host, port) as listening:
-        answerer = Answerer(model)
+        answerer = Answerer(load())
         answerer.warm()
-        gate = Gate(make_app(answerer, limits), host, token, frozenset(name.lower() for name in allowed))
-        server = make_server(gate, limits)
+        gate = Gate(make_app(answerer, limits), host, token, frozenset(name.lower() for name in names))
         shown = f"[{host}]" if ":" in host else host
         address = f"http://{shown}:{listening.getsockname()[1]}/"
         announce(address if token is None else f"{address}?token={token}")
         before = signal.signal(signal.SIGTERM, signal.default_int_handler)
         try:
-            server.run([listening])
+            make_server(gate, limits).run([listening])
         except KeyboardInterrupt:
             pass  # the way in which a server is meant to end
         finally:

@@ -25,9 +25,25 @@ export const plural = (number, one, many = `${one}s`) => `${count(number)} ${num
 // A name in a direction of its own, so that right-to-left text and its marks disturb nothing around it.
 export const name = (text) => element("bdi", {}, text);
 
+// The end of a name that is a long path or address, which is what tells such names apart.
+export function brief(text) {
+  if (text.length <= 32 || !/^[\p{L}\p{N}_:.~%/#-]+$/u.test(text)) return text;
+  const parts = text.split(/(?=[/#])/);
+  let kept = parts.pop();
+  while (parts.length && kept.length + parts.at(-1).length <= 34) kept = parts.pop() + kept;
+  return parts.length ? `…${kept}` : kept;
+}
+
+// A name as it is shown among others: by its label, or its end; the whole name is in the tooltip.
+export function shown(text, labels) {
+  const short = labels[text] ?? brief(text);
+  return element("bdi", { title: short === text ? null : text }, short);
+}
+
 export function shortened(text, most) {
   const letters = Array.from(text);
-  return letters.length <= most ? text : letters.slice(0, most - 1).join("") + "…";
+  if (letters.length <= most) return text;
+  return text[0] === "…" ? `…${letters.slice(1 - most).join("")}` : `${letters.slice(0, most - 1).join("")}…`;
 }
 
 export function bar(share, known = false) {

@@ -1,6 +1,6 @@
 // The small graph of an explanation: the asked triple dashed, the premises behind it as arrows.
 
-import { address, shape, shortened } from "./dom.js";
+import { address, brief, shape, shortened } from "./dom.js";
 
 const RULES = 5, EACH = 2, GAP = 6;
 
@@ -53,6 +53,7 @@ function places(head, tail, facts, between) {
 
 export function drawing(why, labels, width) {
   const wide = width >= 620;
+  const shown = (text) => labels[text] ?? brief(text);
   const [head, relation, tail] = why.triple;
   const { facts, between } = gather(why, wide ? 7 : 2);
   const { found, widest } = places(head, tail, facts, between);
@@ -60,7 +61,7 @@ export function drawing(why, labels, width) {
   const direct = facts.filter(({ fact: [h, , t] }) => new Set([h, t, head, tail]).size <= 2).length;
   const bend = 46, step = wide ? 62 : box.w + 8;
   const span = (widest - 1) * step;
-  const above = span / 2 + (between.size ? 36 : 14), below = direct ? span / 2 + (between.size ? 10 : 0) + direct * bend : span / 2 + 10;
+  const above = span / 2 + (between.size ? 48 : 20), below = direct ? span / 2 + (between.size ? 10 : 0) + direct * bend : span / 2 + 10;
   const W = width, H = wide ? above + below + box.h : 330;
   const at = (entity) => {
     const { along, across } = found.get(entity);
@@ -98,13 +99,14 @@ export function drawing(why, labels, width) {
     );
     const on = (axis) => (1 - way) ** 2 * start[axis] + 2 * way * (1 - way) * middle[axis] + way ** 2 * end[axis];
     const [x, y] = [on("x"), on("y")];
+    const label = shortened(shown(text), wide ? 36 : 12), plate = 6.4 * Array.from(label).length + 8;
     names.push(
+      shape("rect", { class: "plate", x: x - plate / 2, y: y - 8, width: plate, height: 16 }),
       shape("text", { class: kind ? `label ${kind}-label` : "label", x, y: y + 4, "text-anchor": "middle", "data-rules": rules },
-        shape("title", {}, text), shortened(text, wide ? 30 : 12)),
+        shape("title", {}, text), label),
     );
   }
 
-  const shown = (text) => labels[text] ?? text;
   const pair = (h, t) => JSON.stringify([h, t].sort());
   const all = new Map(), drawn = new Map();
   for (const { fact: [h, , t] } of facts) all.set(pair(h, t), (all.get(pair(h, t)) ?? 0) + 1);
@@ -114,15 +116,20 @@ export function drawing(why, labels, width) {
     const key = pair(h, t), nth = drawn.get(key) ?? 0;
     drawn.set(key, nth + 1);
     const off = key === pair(head, tail) ? clear + nth * (wide ? bend : 22) : (nth - (all.get(key) - 1) / 2) * 30;
-    const way = wide || key !== pair(head, tail) ? 0.5 : 0.3 + 0.2 * (nth % 3); // names side by side would meet
-    arrow(h, t, shown(r), off, "", [...rules].join(" "), way);
+    // names stand where their arrows are apart from others: near the boxes between, or one after the other
+    const isEnd = (entity) => entity === head || entity === tail;
+    const short = wide && shown(r).length <= 20;
+    const place = [...between].indexOf(isEnd(h) ? t : h) % 2 ? 0.38 : 0.62;
+    const way = key === pair(head, tail) ? (wide ? 0.5 : 0.3 + 0.2 * (nth % 3)) : isEnd(h) === isEnd(t) ? 0.5
+      : wide ? (short ? (isEnd(h) ? 0.68 : 0.32) : 0.5) : place;
+    arrow(h, t, r, off, "", [...rules].join(" "), way);
   }
-  arrow(head, tail, shown(relation), -clear, "asked");
+  arrow(head, tail, relation, -clear, "asked", "", wide ? 0.5 : 0.2);
 
   const boxes = [...found.keys()].map((entity) => {
     const { x, y } = at(entity);
     return shape("a", { href: address("entity", { name: entity }), class: entity === head || entity === tail ? "end" : "" },
-      shape("title", {}, shown(entity)),
+      shape("title", {}, entity),
       shape("rect", { class: "box", x: x - box.w / 2, y: y - box.h / 2, width: box.w, height: box.h, rx: 9 }),
       shape("text", { x, y: y + 4.5, "text-anchor": "middle" }, shortened(shown(entity), box.letters)));
   });

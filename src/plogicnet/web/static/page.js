@@ -1,6 +1,6 @@
 // The page: an address (the part after #) is a view; every view is made of answers of /api.
 
-import { address, bar, count, element, get, measure, name, percent, plural } from "./dom.js";
+import { address, bar, count, element, get, measure, name, percent, plural, shown } from "./dom.js";
 import { drawing, highlight } from "./drawing.js";
 import { typeahead } from "./typeahead.js";
 
@@ -10,12 +10,12 @@ const say = (text) => (document.getElementById("status").textContent = text);
 // ---- parts that several views use
 
 const labelled = (text, labels) => labels[text] ?? text;
-const entityLink = (entity, labels) => element("a", { class: "entity", href: address("entity", { name: entity }) }, name(labelled(entity, labels)));
+const entityLink = (entity, labels) => element("a", { class: "entity", href: address("entity", { name: entity }) }, shown(entity, labels));
 const factAddress = (h, r, t) => address("fact", { h, r, t });
 
 function sentence([h, r, t], labels, self = null) {
-  const end = (entity) => (entity === self ? element("span", { class: "self" }, name(labelled(entity, labels))) : entityLink(entity, labels));
-  return [end(h), element("span", { class: "relation" }, name(labelled(r, labels))), end(t)];
+  const end = (entity) => (entity === self ? element("span", { class: "self" }, shown(entity, labels)) : entityLink(entity, labels));
+  return [end(h), element("span", { class: "relation" }, shown(r, labels)), end(t)];
 }
 
 function chip(fact) {
@@ -78,14 +78,10 @@ async function home() {
 
 async function entity({ name: self, relation, side }) {
   const only = { entity: self, relation, side };
-  const [about, missing, known] = await Promise.all([
-    get("entity", { name: self }),
-    get("predicted", { ...only, top: relation ? 100 : 60 }),
-    get("known", { ...only, top: 30 }),
-  ]);
-  const shown = about.label ?? self;
+  const [about, known] = await Promise.all([get("entity", { name: self }), get("known", { ...only, top: 30 })]);
+  const title = about.label ?? self;
   const role = (item) => element("a", { href: address("entity", { name: self, ...item }), "aria-current": (item.relation === relation && (item.side ?? side) === side) ? "true" : false, "data-move": true },
-    item.relation ? element("span", {}, element("span", { class: "way", "aria-hidden": "true" }, item.side === "tail" ? "→ " : "← "), element("span", { class: "unseen" }, item.side === "tail" ? "from here " : "to here "), name(labelled(item.relation, about.labels))) : "All relations",
+    item.relation ? element("span", {}, element("span", { class: "way", "aria-hidden": "true" }, item.side === "tail" ? "→" : "←"), element("span", { class: "unseen" }, item.side === "tail" ? "from here " : "to here "), shown(item.relation, about.labels)) : "All relations",
     element("span", { class: "soft number" }, item.known === undefined ? "" : count(item.known)));
   const roles = about.roles.map(({ relation: r, side: s, known: k }) => {
     const link = role({ relation: r, side: s });
@@ -96,12 +92,14 @@ async function entity({ name: self, relation, side }) {
   const filter = element("details", { class: "filter", open: !narrow },
     element("summary", {}, `Relations (${about.roles.length})`),
     element("ul", {}, element("li", {}, role({})), roles));
-  const first = Math.min(15, Math.max(5, missing.predictions.filter((f) => f.probability >= 0.01).length));
-  const later = missing.predictions.slice(first);
-  const missingRows = (list) => list.map((f) => factRow(f, missing.labels, self));
-  const predicted = missing.predictions.length
-    ? growing(missingRows(missing.predictions.slice(0, first)), later.length ? async () => ({ rows: missingRows(later), done: true }) : null)
-    : element("p", { class: "soft" }, "No missing fact to show.");
+  // many queries in one, so it may take a moment: what is known is shown meanwhile
+  const predicted = element("div", { class: "soft", "aria-busy": "true" }, "Looking for missing facts…");
+  const later = get("predicted", { ...only, top: relation ? 100 : 60 }).then((missing) => {
+    const all = missing.predictions.map((f) => factRow(f, missing.labels, self));
+    const first = Math.min(15, Math.max(5, missing.predictions.filter((f) => f.probability >= 0.01).length));
+    const rest = all.slice(first);
+    predicted.replaceWith(...(all.length ? growing(all.slice(0, first), rest.length ? async () => ({ rows: rest, done: true }) : null) : [element("p", { class: "soft" }, "No missing fact to show.")]));
+  }).catch((error) => predicted.replaceWith(problem(error)));
   const moreKnown = async (offset) => {
     const next = await get("known", { ...only, top: 100, offset });
     return { rows: next.predictions.map((f) => factRow(f, next.labels, self)), done: offset + next.predictions.length >= next.total };
@@ -109,9 +107,9 @@ async function entity({ name: self, relation, side }) {
   const facts = known.predictions.length
     ? growing(known.predictions.map((f) => factRow(f, known.labels, self)), known.predictions.length < known.total ? moreKnown : null)
     : element("p", { class: "soft" }, "None is known.");
-  const chosen = relation ? element("span", {}, "only ", name(labelled(relation, about.labels)), " · ", element("a", { href: address("entity", { name: self }) }, "all relations")) : null;
-  return { title: shown, content: [
-    element("div", { class: "tall" }, heading(name(shown))),
+  const chosen = relation ? element("span", {}, "only ", shown(relation, about.labels), " · ", element("a", { href: address("entity", { name: self }) }, "all relations")) : null;
+  return { title, later, content: [
+    element("div", { class: "tall" }, heading(name(title))),
     element("p", { class: "lead" }, about.label ? element("span", { class: "code" }, name(self)) : null, element("span", {}, plural(about.facts, "known fact")), chosen),
     element("div", { class: "beside" }, filter, element("div", {},
       card("Predicted", "Missing from the graph, most probable first. A fact opens its explanation.", predicted),
@@ -153,7 +151,7 @@ async function fact({ h, r, t }) {
       element("div", {}, element("p", {}, state), meters)),
     why.rules.length ? card("The facts behind it", "Dashed: the asked fact. The strongest groundings alone.", svg) : null,
     card("What the rules add up to", "Log-odds: above zero speaks for the fact.", element("ol", { class: "odds" },
-      element("li", {}, line(why.base, element("span", {}, "base rate of ", name(labelled(r, labels))))), rules,
+      element("li", {}, line(why.base, element("span", {}, "base rate of ", shown(r, labels)))), rules,
       why.rules.length ? null : element("li", { class: "soft" }, "No rule reaches it from the known facts."),
       element("li", { class: "total" }, line(why.log_odds, `together: p_w = ${percent(why.p_w)}`)))),
     neighbours,
@@ -236,7 +234,7 @@ const problem = (error) => element("section", { class: "card problem", role: "al
 // ---- which view an address means, and going there
 
 const VIEWS = { "": home, entity, fact, rules, ask };
-let turn = 0;
+let turn = 0, moves = 0;
 
 async function show({ keep = null } = {}) {
   const [path, query = ""] = location.hash.replace(/^#\/?/, "").split(/\?(.*)/s);
@@ -254,7 +252,11 @@ async function show({ keep = null } = {}) {
   loading.classList.remove("on");
   document.title = `${made.title.slice(0, 200)} · plogicnet`;
   view.replaceChildren(...made.content.filter(Boolean));
-  view.dataset.ready = location.hash;
+  Promise.resolve(made.later).then(() => {
+    if (mine !== turn) return;
+    view.dataset.ready = location.hash;
+    if (back) window.scrollTo(0, back);
+  });
   for (const link of document.querySelectorAll("[data-view]")) link.toggleAttribute("aria-current", link.dataset.view === path);
   if (keep) {
     const field = document.getElementById(keep);
@@ -316,7 +318,7 @@ document.addEventListener("keydown", (event) => {
     if (typing) return event.target.blur();
     if (location.hash.startsWith("#/fact")) {
       const { h } = Object.fromEntries(new URLSearchParams(location.hash.split("?")[1]));
-      return history.length > 1 ? history.back() : go(address("entity", { name: h }));
+      return moves ? history.back() : go(address("entity", { name: h }));
     }
   }
   if (typing) return;
@@ -332,6 +334,6 @@ window.addEventListener("scroll", () => {
   clearTimeout(still);
   still = setTimeout(() => history.replaceState({ y: window.scrollY }, ""), 200);
 }, { passive: true });
-window.addEventListener("hashchange", () => { clearTimeout(still); show(); });
+window.addEventListener("hashchange", () => { clearTimeout(still); moves++; show(); });
 if (new URLSearchParams(location.search).has("token")) history.replaceState(null, "", `/${location.hash}`); // it is a cookie now
 show();

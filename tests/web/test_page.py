@@ -21,7 +21,7 @@ if CHROMIUM is None:
 playwright = pytest.importorskip("playwright.sync_api", reason="the page is not tested: Playwright is not installed")
 FLAGS = (
     "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking"
-    " --disable-component-update --disable-sync"
+    " --disable-component-update --disable-sync --disable-dev-shm-usage"
 )
 WAIT = 30_000
 

@@ -1,15 +1,18 @@
 """A server under clients that mean no good: slow, huge, many; it goes on answering others."""
 
+import json
 import socket
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
 from urllib.parse import quote, urlsplit
 
+import anyio
 import httpx
 import pytest
 
 from plogicnet import PLogicNet
+from plogicnet.web import server
 from plogicnet.web.answers import Answerer
 from plogicnet.web.connections import Limits
 from plogicnet.web.server import make_app
@@ -140,8 +143,6 @@ def test_more_questions_than_may_wait_are_sent_away(served_model: PLogicNet) -> 
             assert go_on.wait(60)
             return super().info()
 
-    import anyio
-
     app = make_app(Slow(served_model), Limits(waiting=2))
     statuses: list[int] = []
 
@@ -164,6 +165,24 @@ def test_more_questions_than_may_wait_are_sent_away(served_model: PLogicNet) -> 
     anyio.run(all_at_once)
     assert entered.is_set()
     assert sorted(statuses) == [200, 200, 503]
+
+
+def test_what_is_remembered_is_bounded_by_questions_too(
+    served_model: PLogicNet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "CACHE_BYTES", 200_000)
+    desk, answerer = server.Desk(Limits()), Answerer(served_model)
+
+    async def ask() -> None:
+        for at in range(100):
+            nobody = str(at) + "x" * 8000  # no name is like it, so that the answer is short
+            assert json.loads(await desk.ask(answerer.search, nobody)) == {"names": []}
+            info = await desk.ask(answerer.info)
+            assert await desk.ask(answerer.info) is info  # remembered, since it was asked for lately
+        kept = sum(len(str(key)) + len(body) for key, body in desk.remembered.items())
+        assert 0 < kept <= 200_000
+
+    anyio.run(ask)
 
 
 def test_a_failure_is_told_without_its_traceback(

@@ -69,7 +69,7 @@ export function drawing(why, labels, width) {
       ? { x: box.w / 2 + 6 + along * (W - box.w - 12), y: above + box.h / 2 + across * step }
       : { x: W / 2 + across * step, y: 24 + along * (H - 48) };
   };
-  const svg = shape("svg", { class: "drawing", viewBox: `0 0 ${W} ${H}`, width: W, height: H, role: "img", "aria-label": `${facts.length} known facts from which rules conclude the asked one` });
+  const svg = shape("svg", { class: "drawing", viewBox: `0 0 ${W} ${H}`, width: W, height: H, role: "group", "aria-label": `${facts.length} known facts from which rules conclude the asked one` });
   const arrows = [], names = [];
 
   // Where the way from a box's middle to a point leaves the box.

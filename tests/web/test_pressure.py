@@ -1,6 +1,7 @@
 """A server under clients that mean no good: slow, huge, many; it goes on answering others."""
 
 import json
+import resource
 import socket
 import threading
 from collections.abc import Iterator
@@ -37,6 +38,16 @@ def quick(served_model: PLogicNet) -> Iterator[str]:
         yield f"http://127.0.0.1:{port}"
 
 
+@pytest.fixture
+def many_files() -> Iterator[None]:
+    """Lets this process, not the server's, open more files than systems commonly allow."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 4096)), hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.usefixtures("many_files")
 def test_a_thousand_idle_connections_make_room(address: str) -> None:
     with ExitStack() as stack:
         for at in range(CONNECTIONS):

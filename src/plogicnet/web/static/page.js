@@ -153,7 +153,7 @@ async function fact({ h, r, t }) {
     card("What the rules add up to", "Log-odds: above zero speaks for the fact.", element("ol", { class: "odds" },
       element("li", {}, line(why.base, element("span", {}, "base rate of ", shown(r, labels)))), rules,
       why.rules.length ? null : element("li", { class: "soft" }, "No rule reaches it from the known facts."),
-      element("li", { class: "total" }, line(why.log_odds, `together: p_w = ${percent(why.p_w)}`)))),
+      element("li", { class: "total" }, line(why.log_odds, `together: ${percent(why.p_w)} by the rules (p_w)`)))),
     neighbours,
   ] };
 }

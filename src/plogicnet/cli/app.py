@@ -12,6 +12,7 @@ from plogicnet.cli.data import data, doctor
 from plogicnet.cli.explain import explain
 from plogicnet.cli.mine import mine
 from plogicnet.cli.reproduce import reproduce
+from plogicnet.cli.serve import serve
 from plogicnet.cli.settings import (
     DEMO_PRESET,
     Assignments,
@@ -39,7 +40,7 @@ app = typer.Typer(
 app.add_typer(data, name="data")
 app.command()(doctor)
 app.command()(mine)
-for command in (train, resume, refit, explain, reproduce):
+for command in (train, resume, refit, explain, serve, reproduce):
     app.command()(command)
 
 

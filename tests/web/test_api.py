@@ -1,0 +1,222 @@
+"""What the server answers, through the real command: the model's own answers, and every mistake in words."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+from plogicnet import PLogicNet
+from plogicnet.model import prediction_rows
+from plogicnet.web.answers import Answerer
+from plogicnet.web.roles import ROLES_AT_ONCE, Roles
+from web_servers import HOSTILE, LONG, SCRIPT
+
+
+@pytest.fixture(scope="module")
+def client(address: str) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=address, timeout=60) as connection:
+        yield connection
+
+
+def body(client: httpx.Client, path: str, **values: object) -> Any:
+    answer = client.get(f"/api/{path}", params=values)  # type: ignore[arg-type]
+    assert answer.status_code == 200, answer.text[:500]
+    assert answer.headers["content-type"] == "application/json"
+    return answer.json()
+
+
+def error(client: httpx.Client, status: int, path: str, **values: object) -> str:
+    answer = client.get(path, params=values)  # type: ignore[arg-type]
+    assert answer.status_code == status, answer.text[:500]
+    assert list(answer.json()) == ["error"]
+    return str(answer.json()["error"])
+
+
+def close(a: Any, b: Any) -> bool:
+    """Equal, but for the last bits of numbers, which hang on the number of threads."""
+    if isinstance(a, float) and isinstance(b, float):
+        return a == pytest.approx(b, rel=1e-5, abs=1e-7)
+    if isinstance(a, list | tuple) and isinstance(b, list | tuple):
+        return len(a) == len(b) and all(map(close, a, b))
+    if isinstance(a, dict) and isinstance(b, dict):
+        return a.keys() == b.keys() and all(close(a[k], b[k]) for k in a)
+    return bool(a == b)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        {"head": "man0", "relation": "parent"},
+        {"relation": "parent", "tail": "a1"},
+        {"head": "man0", "tail": "woman0", "top": 3},
+        {"head": "man0", "relation": "husband", "include_known": True},
+        {"head": LONG, "relation": SCRIPT},
+        {"head": "man0", "relation": "husband", "tail": "woman0"},
+    ],
+)
+def test_predict_gives_the_models_own_answers(
+    client: httpx.Client, served_model: PLogicNet, query: dict[str, Any]
+) -> None:
+    expected = json.loads(json.dumps(prediction_rows(served_model.predict(**query))))
+    assert close(body(client, "predict", **query)["predictions"], expected)
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_explain_gives_the_models_own_answers(client: httpx.Client, served_model: PLogicNet, name: str) -> None:
+    triple = {"head": name, "relation": "husband", "tail": "woman0"}
+    got = body(client, "explain", **triple)
+    assert got.pop("labels") == {}
+    assert close(got, json.loads(json.dumps(served_model.explain(**triple))))
+
+
+def test_explanations_hold_as_many_premises_as_asked_for(client: httpx.Client, served_model: PLogicNet) -> None:
+    graph = served_model.fitted.graph
+    whole = [served_model.explain(*graph.names(t)) for t in graph.train[:40]]
+    most: Any = max(whole, key=lambda why: max((r["groundings"] for r in why["rules"]), default=0))  # type: ignore[attr-defined]
+    assert max(rule["groundings"] for rule in most["rules"]) > 1
+    h, r, t = most["triple"]
+    got = body(client, "explain", head=h, relation=r, tail=t, premises=1)
+    assert [len(rule["premises"]) for rule in got["rules"]] == [1] * len(most["rules"])
+    assert [rule["groundings"] for rule in got["rules"]] == [rule["groundings"] for rule in most["rules"]]
+
+
+def test_rules_are_the_commands_rules(client: httpx.Client, served_model: PLogicNet) -> None:
+    rows = served_model.rules.rows()
+    got = body(client, "rules", top=1000)
+    assert got["total"] == len(rows)
+    assert [{k: v for k, v in row.items() if k != "number"} for row in got["rules"]] == rows
+    some = body(client, "rules", q="HUSBAND wife", top=2, offset=1)
+    both = [i for i, row in enumerate(rows) if "husband" in str(row["rule"]) and "wife" in str(row["rule"])]
+    assert [row["number"] for row in some["rules"]] == both[1:3]
+    assert some["total"] == len(both)
+
+
+def test_examples_of_rules_are_groundings(client: httpx.Client, served_model: PLogicNet) -> None:
+    graph = served_model.fitted.graph
+    observed = {graph.names(t) for t in graph.train}
+    patterns = set()
+    for number, rule in enumerate(served_model.rules.rules):
+        got = body(client, "rule", number=number)
+        assert got["rule"] == str(rule)
+        assert bool(got["examples"]) == (not rule.negated)
+        for example in got["examples"]:
+            patterns.add(rule.pattern)
+            assert {tuple(p) for p in example["premises"]} <= observed
+            assert (tuple(example["hypothesis"]) in observed) == example["known"]
+            reasons: Any = served_model.explain(*example["hypothesis"])["rules"]
+            premises = next(r["premises"] for r in reasons if r["rule"] == str(rule))
+            assert sorted(example["premises"]) in [sorted(p) for p in premises]
+    assert {"inverse", "composition", "subrelation"} & patterns
+
+
+def test_known_facts_are_those_of_the_graph_page_by_page(client: httpx.Client, served_model: PLogicNet) -> None:
+    graph = served_model.fitted.graph
+    for name in ("man0", LONG, "woman3"):
+        expected = {graph.names(t) for t in graph.train if name in (graph.names(t)[0], graph.names(t)[2])}
+        got: list[tuple[str, ...]] = []
+        while len(got) < body(client, "known", entity=name)["total"]:
+            page = body(client, "known", entity=name, top=4, offset=len(got))["predictions"]
+            assert all(row["known"] for row in page)
+            got += [(row["head"], row["relation"], row["tail"]) for row in page]
+        assert len(got) == len(expected)
+        assert set(got) == expected
+        as_head = body(client, "known", entity=name, side="tail", top=200)["predictions"]
+        assert {tuple(r[k] for k in ("head", "relation", "tail")) for r in as_head} == {
+            e for e in expected if e[0] == name
+        }
+
+
+def test_predicted_facts_are_the_best_of_the_entitys_roles(client: httpx.Client, served_model: PLogicNet) -> None:
+    roles = body(client, "entity", name="man0")["roles"]
+    assert len(roles) <= ROLES_AT_ONCE
+    best = {}
+    for role in roles:
+        head, tail = ("man0", None) if role["side"] == "tail" else (None, "man0")
+        for p in served_model.predict(head, role["relation"], tail):
+            best[p.head, p.relation, p.tail] = p.probability
+    got = body(client, "predicted", entity="man0", top=200)
+    assert got["roles"] == len(roles)
+    assert not any(row["known"] for row in got["predictions"])
+    assert {(r["head"], r["relation"], r["tail"]) for r in got["predictions"]} == set(best)
+    probabilities = [row["probability"] for row in got["predictions"]]
+    assert probabilities == sorted(probabilities, reverse=True)
+    one = body(client, "predicted", entity="man0", relation="parent", side="head", top=5)["predictions"]
+    assert [row["head"] for row in one] == [p.head for p in served_model.predict(relation="parent", tail="man0", top=5)]
+
+
+def test_roles_are_known_concluded_by_rules_or_those_of_similar_entities(served_model: PLogicNet) -> None:
+    graph = served_model.fitted.graph
+    roles = Roles(graph, served_model.rules)
+    for entity in range(len(graph.entities)):
+        facts = graph.train[(graph.train[:, 0] == entity) | (graph.train[:, 2] == entity)]
+        known = {(int(r), "tail" if h == entity else "head") for h, r, _ in facts}
+        found = roles.of(entity)
+        assert set(found[: len(known)]) == known == set(roles.known(entity))
+        assert len(found) == len(set(found))
+        assert np.array_equal(np.unique(roles.facts(entity), axis=0), np.unique(facts, axis=0))
+    # husband(X, Y) => wife(Y, X) suggests to a husband whose wife is not known that he has one
+    husband, wife = graph.relations.id("husband"), graph.relations.id("wife")
+    assert any(
+        (wife, "head") in roles.of(int(h)) and (wife, "head") not in roles.known(int(h))
+        for h, r, _ in graph.train
+        if r == husband
+    )
+
+
+def test_search_info_and_metrics(client: httpx.Client, served_model: PLogicNet) -> None:
+    names = [row["name"] for row in body(client, "search", q="ZOE ang")["names"]]
+    assert names == ["Zoë Ångström"]
+    assert len(body(client, "search", q="")["names"]) == 20
+    assert [r["name"] for r in body(client, "search", q="WIF", kind="relation")["names"]] == ["wife"]
+    assert [r["name"] for r in body(client, "search", q=LONG)["names"]] == [LONG]
+    info = body(client, "info")
+    assert info["entities"] == len(served_model.fitted.graph.entities)
+    assert info["figures"]["plogicnet*"]["mrr"] == served_model.metrics["test"]["plogicnet*"]["mrr"]  # type: ignore[index]
+    assert body(client, "metrics") == json.loads(json.dumps(served_model.metrics))
+
+
+def test_labels_come_with_the_names_that_have_some() -> None:
+    from dataclasses import replace
+
+    from small import fitted, small_graph
+
+    model = fitted(None, replace(small_graph(), labels={"man0": "Mr. Zero", "husband": "is husband of"}))
+    answers = Answerer(model)
+    assert answers.predict("man0", "husband", None, 3, False)["labels"] == {
+        "man0": "Mr. Zero",
+        "husband": "is husband of",
+    }
+    assert answers.search("zero")["names"][0]["label"] == "Mr. Zero"
+    assert answers.entity("man0")["label"] == "Mr. Zero"
+    assert answers.explain("man0", "husband", "woman0")["labels"]["man0"] == "Mr. Zero"
+
+
+def test_mistakes_are_answered_in_words(client: httpx.Client) -> None:
+    assert "unknown entity 'nobody'" in error(client, 404, "/api/predict", head="nobody", relation="wife")
+    assert "unknown relation" in error(client, 404, "/api/explain", head="man0", relation="no", tail="man0")
+    assert "unknown entity" in error(client, 404, "/api/entity", name="z" * 8192)
+    assert len(error(client, 404, "/api/entity", name="z" * 8192)) < 300
+    assert "leave one" in error(client, 422, "/api/predict", head="man0")
+    assert "leave one" in error(client, 422, "/api/predict")
+    assert "top" in error(client, 422, "/api/predict", head="man0", relation="wife", top=0)
+    assert "top" in error(client, 422, "/api/predict", head="man0", relation="wife", top=10**6)
+    assert "top" in error(client, 422, "/api/search", top=21)
+    assert "kind" in error(client, 422, "/api/search", kind="graph")
+    assert "side" in error(client, 422, "/api/known", entity="man0", side="left")
+    assert "offset" in error(client, 422, "/api/rules", offset=-1)
+    assert "name" in error(client, 422, "/api/entity")
+    assert "name" in error(client, 422, "/api/entity", name="z" * 8193)
+    assert "there are" in error(client, 404, "/api/rule", number=10**6)
+    assert error(client, 404, "/api/nothing") == error(client, 404, "/nothing") == "nothing is here"
+
+
+def test_openapi_describes_every_route(client: httpx.Client) -> None:
+    schema = client.get("/openapi.json").json()
+    assert set(schema["paths"]) == {
+        f"/api/{name}"
+        for name in ("info", "metrics", "search", "entity", "known", "predicted", "predict", "explain", "rules", "rule")
+    }
+    assert client.get("/docs").status_code == client.get("/redoc").status_code == 404

@@ -1,0 +1,253 @@
+"""Who may ask and what every answer carries, through the real command: hosts, methods, tokens, headers, paths."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+
+from plogicnet import cli
+from plogicnet.web.gate import COOKIE, Gate, Receive, Send, host_name, is_local, respond
+from web_servers import serving
+
+TOKEN = "a-token-of-my-own-choice"
+
+
+@pytest.fixture(scope="module")
+def guarded(served_run: Path) -> Iterator[str]:
+    """A server that anyone in the network could reach, so that it asks for a token."""
+    with serving("--host", "0.0.0.0", "--token", TOKEN, "--allow-host", "graphs.example", run=served_run) as (_, url):
+        yield f"http://127.0.0.1:{urlsplit(url).port}"
+
+
+def raw(address: str, request: bytes) -> bytes:
+    """What the server answers to these bytes until it closes the connection."""
+    parts = urlsplit(address)
+    with socket.create_connection((parts.hostname, parts.port), timeout=30) as connection:
+        connection.sendall(request)
+        connection.shutdown(socket.SHUT_WR)
+        answer = b""
+        while piece := connection.recv(65536):
+            answer += piece
+    return answer
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/static/page.js", "/api/info", "/api/entity?name=x", "/nothing", "/openapi.json"]
+)
+def test_every_answer_has_the_security_headers(address: str, path: str) -> None:
+    headers = httpx.get(address + path).headers
+    policy = dict(part.strip().partition(" ")[::2] for part in headers["content-security-policy"].split(";"))
+    assert policy["default-src"] == policy["frame-ancestors"] == policy["base-uri"] == policy["form-action"] == "'none'"
+    assert policy["script-src"] == policy["style-src"] == policy["connect-src"] == "'self'"
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["referrer-policy"] == "no-referrer"
+    assert "access-control-allow-origin" not in headers
+    assert "server" not in headers
+
+
+def test_the_page_holds_no_inline_script_or_style_and_no_outside_address(address: str) -> None:
+    page = httpx.get(address + "/").text
+    assert "<style" not in page
+    assert " style=" not in page
+    assert page.count("<script") == page.count('<script src="/static/')
+    static = Path(sys.modules["plogicnet.web"].__path__[0]) / "static"
+    for file in static.iterdir():
+        text = file.read_text().replace("http://www.w3.org/2000/svg", "")
+        assert "http:" not in text
+        assert "https:" not in text
+        assert "innerHTML" not in text
+        assert "eval(" not in text
+        if file.name != "page.html":
+            assert httpx.get(f"{address}/static/{file.name}").text == file.read_text()
+
+
+@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example", "10.0.0.1", ""])
+def test_other_hosts_names_are_refused(address: str, host: str) -> None:
+    answer = httpx.get(address + "/api/info", headers={"host": host})
+    assert answer.status_code in (400, 421)
+    assert "error" in answer.json()
+
+
+@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:99", "127.0.0.1:1", "[::1]:8000"])
+def test_this_machines_own_names_are_admitted(address: str, host: str) -> None:
+    assert httpx.get(address + "/api/info", headers={"host": host}).status_code == 200
+
+
+def test_header_tricks(address: str) -> None:
+    forwarded = {"host": "evil.example", "x-forwarded-host": "localhost", "x-forwarded-for": "127.0.0.1"}
+    assert httpx.get(address + "/api/info", headers=forwarded).status_code == 421
+    assert raw(address, b"GET / HTTP/1.1\r\n\r\n").startswith(b"HTTP/1.1 400")
+    assert b" 400 " in raw(address, b"GET / HTTP/1.0\r\n\r\n").split(b"\r\n")[0]
+    two = raw(address, b"GET /api/info HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n\r\n")
+    assert two.startswith(b"HTTP/1.1 400")
+    absolute = raw(
+        address, b"GET http://evil.example/api/info HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+    )
+    assert absolute.startswith(b"HTTP/1.1 404")
+    smuggled = b"GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+    assert raw(address, smuggled + b"GET /api/info HTTP/1.1\r\nHost: localhost\r\n\r\n").count(b"HTTP/1.1 200") == 0
+    assert raw(address, b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03").startswith(b"HTTP/1.1 400")
+    upgrade = b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+    assert b"101 Switching" not in raw(address, upgrade)
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "PROPFIND"])
+def test_only_reading_is_possible(address: str, method: str) -> None:
+    answer = httpx.request(method, address + "/api/info", headers={"origin": "http://evil.example"})
+    assert answer.status_code == 405
+    assert answer.headers["allow"] == "GET, HEAD"
+    assert "access-control-allow-origin" not in answer.headers
+    assert "read-only" in answer.json()["error"]
+
+
+def test_head_is_get_without_a_body(address: str) -> None:
+    got, head = httpx.get(address + "/api/info"), httpx.head(address + "/api/info")
+    assert head.status_code == 200
+    assert head.content == b""
+    assert head.headers["content-length"] == str(len(got.content))
+
+
+def test_other_sites_pages_may_not_ask(address: str) -> None:
+    for site in ("cross-site", "same-site"):
+        assert httpx.get(address + "/api/info", headers={"sec-fetch-site": site}).status_code == 403
+    assert httpx.get(address + "/api/info", headers={"sec-fetch-site": "same-origin"}).status_code == 200
+    answer = httpx.get(address + "/api/info", headers={"origin": "http://evil.example"})
+    assert not any(name.startswith("access-control") for name in answer.headers)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/static/../server.py",
+        "/static/..%2fserver.py",
+        "/static/%2e%2e/server.py",
+        "/static/....//server.py",
+        "/static//etc/passwd",
+        "/static/%2fetc%2fpasswd",
+        "/static/page.html%00.js",
+        "/static/..\\server.py",
+        "/../../etc/passwd",
+        "/static/",
+        "/static",
+    ],
+)
+def test_no_path_leads_out(address: str, path: str) -> None:
+    request = f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode()
+    answer = raw(address, request)
+    assert answer.split(b"\r\n")[0].split()[1] in (b"404", b"400")
+    assert b"root:" not in answer
+    assert b"import" not in answer
+
+
+def test_a_token_is_asked_for_outside_this_machine(guarded: str) -> None:
+    for path in ("/", "/api/info", "/openapi.json", "/static/page.js", "/nothing"):
+        answer = httpx.get(guarded + path)
+        assert answer.status_code == 401
+        assert answer.headers["www-authenticate"] == "Bearer"
+    for wrong in ("", "wrong", TOKEN[:-1], TOKEN + "x", "é" * 20, "Bearer " + TOKEN):
+        header = {b"authorization": f"Bearer {wrong}".strip().encode()}
+        assert httpx.get(guarded + "/api/info", headers=header).status_code == 401
+        assert httpx.get(guarded + "/", params={"token": wrong}).status_code == 401
+        assert httpx.get(guarded + "/api/info", headers={b"cookie": f"{COOKIE}={wrong}".encode()}).status_code == 401
+    assert httpx.get(guarded + "/api/info", headers={"authorization": f"Basic {TOKEN}"}).status_code == 401
+    # in an address it counts for the page alone, so that it does not get into the addresses that people copy
+    assert httpx.get(guarded + "/api/info", params={"token": TOKEN}).status_code == 401
+
+
+def test_a_token_opens_by_header_or_once_by_address_then_by_cookie(guarded: str) -> None:
+    assert httpx.get(guarded + "/api/info", headers={"authorization": f"Bearer {TOKEN}"}).status_code == 200
+    with httpx.Client(base_url=guarded) as browser:
+        page = browser.get("/", params={"token": TOKEN})
+        assert page.status_code == 200
+        attributes = {part.strip() for part in page.headers["set-cookie"].split(";")}
+        assert {"HttpOnly", "SameSite=Strict", "Path=/"} <= attributes
+        assert browser.get("/api/info").status_code == 200
+        assert browser.get("/").headers.get("set-cookie") is None
+
+
+def test_a_server_for_the_network_has_addresses_and_allowed_names(guarded: str) -> None:
+    bearer = {"authorization": f"Bearer {TOKEN}"}
+    for host, status in (("192.0.2.7:80", 200), ("graphs.example", 200), ("evil.example", 421), ("[2001:db8::1]", 200)):
+        assert httpx.get(guarded + "/api/info", headers=bearer | {"host": host}).status_code == status
+
+
+def test_a_token_is_made_up_where_none_is_given_and_sigterm_ends_it(served_run: Path) -> None:
+    with serving("--host", "0.0.0.0", run=served_run) as (child, url):
+        here = f"http://127.0.0.1:{urlsplit(url).port}/api/info"
+        token = urlsplit(url).query.removeprefix("token=")
+        assert len(token) >= 32
+        assert httpx.get(here).status_code == 401
+        assert httpx.get(here, headers={"authorization": f"Bearer {token}"}).status_code == 200
+        ended(child, signal.SIGTERM)
+
+
+def test_ctrl_c_ends_it_cleanly(served_run: Path) -> None:
+    with serving(run=served_run) as (child, url), httpx.Client() as client:
+        assert client.get(url + "api/info").status_code == 200  # and the connection stays open
+        ended(child, signal.SIGINT)
+
+
+def ended(child: subprocess.Popen[str], sent: signal.Signals) -> None:
+    child.send_signal(sent)
+    out, said = child.communicate(timeout=60)
+    assert child.returncode == 0
+    assert out == ""
+    assert "Traceback" not in said
+    assert said.strip().endswith("plogicnet: stopped")
+
+
+def test_the_command_says_what_is_wrong(
+    served_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refused(*words: object) -> str:
+        monkeypatch.setattr(sys, "argv", ["plogicnet", "serve", *map(str, words)])
+        with pytest.raises(SystemExit) as end:
+            cli.main()
+        out, said = capsys.readouterr()
+        assert (end.value.code, out) == (2, "")
+        return said
+
+    assert "cannot listen there" in refused(served_run, "--host", "192.0.2.1")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        assert "cannot listen there" in refused(served_run, "--port", taken.getsockname()[1])
+    assert "--token" in refused(served_run, "--token", "short")
+    assert str(tmp_path / "none") in refused(tmp_path / "none", "--port", 0)
+
+
+def test_the_missing_extra_is_named(served_run: Path, tmp_path: Path) -> None:
+    (tmp_path / "fastapi.py").write_text("raise ModuleNotFoundError(\"No module named 'fastapi'\", name='fastapi')\n")
+    env = os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
+    command = [sys.executable, "-m", "plogicnet", "serve", str(served_run)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=env, timeout=120)
+    assert done.returncode == 2
+    assert "pip install 'plogicnet[web]'" in done.stderr
+
+
+def test_help_loads_neither_torch_nor_fastapi() -> None:
+    code = (
+        "import sys\nfrom plogicnet import cli\nsys.argv = ['plogicnet', 'serve', '--help']\n"
+        "try: cli.main()\nexcept SystemExit: pass\n"
+        "assert not {'torch', 'fastapi', 'uvicorn', 'numpy'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+def test_hosts() -> None:
+    assert [host_name(h) for h in ("A:1", "[::1]", "::1", "[::1]:2", "a.b")] == ["a", "::1", "::1", "::1", "a.b"]
+    assert [is_local(h) for h in ("127.0.0.2", "::1", "localhost", "0.0.0.0", "::", "example.org")] == [
+        True, True, True, False, False, False,
+    ]  # fmt: skip
+
+    async def nothing(_: object, __: Receive, send: Send) -> None:
+        await respond(send, 404, "nothing is here")
+
+    gate = Gate(nothing, "graphs.local")
+    assert gate.admits("graphs.local:80")
+    assert not gate.admits("graphs.local.evil.example")

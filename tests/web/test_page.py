@@ -1,0 +1,317 @@
+"""The page in headless Chromium: used as people use it, and with names that would do harm if they were read as HTML."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote, urlencode, urlsplit
+
+import pytest
+
+from web_servers import HOSTILE, LONG, RIGHT_TO_LEFT, SCRIPT, serving
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+if CHROMIUM is None:
+    pytest.skip(
+        "the page is not tested: no Chromium is installed (Debian: apt install chromium)", allow_module_level=True
+    )
+playwright = pytest.importorskip("playwright.sync_api", reason="the page is not tested: Playwright is not installed")
+FLAGS = (
+    "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking"
+    " --disable-component-update --disable-sync --disable-dev-shm-usage"
+)
+WAIT = 30_000
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator["Browser"]:
+    with playwright.sync_playwright() as driver:
+        started = driver.chromium.launch(executable_path=CHROMIUM, args=FLAGS.split())
+        yield started
+        started.close()
+
+
+@pytest.fixture
+def page(browser: "Browser", address: str) -> Iterator["Page"]:
+    """A page that asks nothing but this server, runs no script of a name, and reports no problem."""
+    context = browser.new_context(viewport={"width": 1200, "height": 800}, color_scheme="light")
+    context.set_default_timeout(WAIT)
+    made = context.new_page()
+    problems: list[str] = []
+    asked: list[str] = []
+    made.on("request", lambda request: asked.append(request.url))
+    made.on("pageerror", lambda error: problems.append(str(error)))
+    made.on("dialog", lambda dialog: problems.append(dialog.message))
+    made.on(
+        "console",
+        lambda message: (
+            problems.append(message.text) if message.type == "error" and "404" not in message.text else None
+        ),
+    )
+    yield made
+    assert problems == []
+    assert asked
+    assert {urlsplit(url).netloc for url in asked} == {urlsplit(address).netloc}
+    assert made.evaluate("window.pwned") is None
+    assert made.locator("main script, main img, main iframe, main object").count() == 0
+    context.close()
+
+
+def open_view(page: "Page", address: str, view: str, **values: str) -> None:
+    hash_ = f"#/{view}" + (f"?{urlencode(values, quote_via=quote)}" if values else "")
+    page.goto("about:blank")
+    page.goto(f"{address}/{hash_}")
+    ready(page)
+
+
+def ready(page: "Page") -> None:
+    """Waits until the page shows what its address says; by asking again and again, since its policy allows no eval."""
+    for _ in range(WAIT // 20):
+        if page.evaluate("document.getElementById('view').dataset.ready === location.hash"):
+            return
+        page.wait_for_timeout(20)
+    raise AssertionError(f"{page.url} is not shown: {page.locator('main').inner_text()[:500]}")
+
+
+def test_search_open_filter_explain_and_back(page: "Page", address: str) -> None:
+    open_view(page, address, "")
+    assert "What is missing in families <b>&amp;, and why?" in page.locator("h1").inner_text()
+    page.get_by_role("combobox", name="Search for an entity").fill("MAN1")
+    option = page.get_by_role("option").first
+    assert option.locator("bdi").inner_text() == "man1"
+    option.click()
+    ready(page)
+    assert page.locator("h1").inner_text() == "man1"
+    assert page.title() == "man1 · plogicnet"
+    predicted, known = page.locator("section.card").nth(0), page.locator("section.card").nth(1)
+    assert predicted.locator("h2").inner_text() == "Predicted"
+    assert known.locator(".chip").first.inner_text() == "known"
+    assert predicted.locator(".number").first.inner_text().endswith("%")
+    width = predicted.locator(".fill").first.evaluate("node => parseFloat(node.style.width)")
+    shown = predicted.locator(".fact .number").first.inner_text()
+    assert f"{width:.1f} %" == shown or shown[0] in "<>"
+
+    page.get_by_role("link", name="from here parent").click()
+    ready(page)
+    relations = page.locator(".fact .relation").all_inner_texts()
+    assert relations
+    assert set(relations) == {"parent"}
+    filtered = page.url
+
+    row = page.locator(".fact").first
+    names = row.locator(".sentence bdi").all_inner_texts()
+    row.locator(".why").click()
+    ready(page)
+    assert page.locator("h1 bdi").all_inner_texts() == names
+    assert page.locator(".verdict .big").inner_text().endswith("%")
+    assert page.get_by_text("base rate of parent").is_visible()
+
+    page.go_back()
+    ready(page)
+    assert page.url == filtered
+    assert page.locator("h1").inner_text() == "man1"
+
+
+def test_an_explanation_draws_premises_and_adds_up(page: "Page", address: str) -> None:
+    open_view(page, address, "rules", q="husband wife")
+    page.locator(".rules summary").first.click()
+    page.locator(".premises a[href^='#/fact']").first.click()
+    ready(page)
+    drawing = page.locator("svg.drawing")
+    assert drawing.locator("path.edge.asked").count() == 1
+    assert drawing.locator("path.edge:not(.asked)").count() >= 1
+    ends = page.locator("h1 a bdi").all_inner_texts()
+    assert set(ends) <= {text.strip() for text in drawing.locator("a > text").all_text_contents()}
+    # how many premises are named in the list are arrows in the drawing
+    figures = [float(t.replace("−", "-")) for t in page.locator(".odds .line > .number").all_inner_texts()]
+    assert sum(figures[:-1]) == pytest.approx(figures[-1], abs=0.01 * len(figures))
+    page.locator(".odds .rule").first.hover()
+    assert drawing.locator("[data-rules~='0'].dim").count() == 0
+    drawing.locator("a").first.click()
+    ready(page)
+    assert page.url.split("#")[1].startswith("/entity")
+
+
+def test_permalinks_open_what_they_name(page: "Page", address: str) -> None:
+    open_view(page, address, "fact", h="man0", r="husband", t="woman0")
+    assert page.locator("h1 bdi").all_inner_texts() == ["man0", "husband", "woman0"]
+    open_view(page, address, "entity", name="man2", relation="parent", side="tail")
+    assert page.locator(".filter a[aria-current] bdi").inner_text() == "parent"
+    open_view(page, address, "rules", n="0")
+    assert page.get_by_role("heading", name="This rule").is_visible()
+    assert page.locator(".rules details[open] .premises li").count() > 0
+    open_view(page, address, "entity", name="nobody")
+    assert "unknown entity 'nobody'" in page.get_by_role("alert").inner_text()
+    open_view(page, address, "nowhere")
+    assert page.get_by_role("alert").is_visible()
+
+
+def test_questions_of_all_three_kinds(page: "Page", address: str) -> None:
+    open_view(page, address, "ask")
+    for label, text in (("Head", "man0"), ("Relation", "pare")):
+        field = page.get_by_role("combobox", name=label)
+        field.fill(text)
+        page.get_by_role("option").first.wait_for()
+        field.press("Enter")
+    page.get_by_role("button", name="Ask", exact=True).click()
+    page.wait_for_url("**#/ask?h=man0&r=parent")
+    ready(page)
+    assert page.locator(".fact").count() == 10
+    assert set(page.locator(".fact .sentence > :first-child").all_inner_texts()) == {"man0"}
+    open_view(page, address, "ask", r="husband", t="woman1", known="1")
+    assert page.locator(".fact .chip.known").count() <= page.locator(".fact").count()
+    open_view(page, address, "ask", h="man0", t="woman0", top="50")
+    assert page.locator(".fact").count() > 3
+    open_view(page, address, "ask", h="man0")
+    assert page.get_by_text("Name two of the three").is_visible()
+    open_view(page, address, "ask", h="nobody", r="parent")
+    assert "nobody" in page.get_by_role("alert").inner_text()
+
+
+def test_the_keyboard_is_enough(page: "Page", address: str) -> None:
+    open_view(page, address, "")
+    page.keyboard.press("/")
+    search = page.get_by_role("combobox", name="Search for an entity")
+    assert search.evaluate("node => node === document.activeElement")
+    page.keyboard.type("woman")
+    page.get_by_role("option").first.wait_for()
+    page.keyboard.press("ArrowDown")
+    marked = page.locator("[role=option][aria-selected=true]")
+    assert marked.count() == 1
+    name = marked.locator("bdi").inner_text()
+    assert search.get_attribute("aria-activedescendant") == marked.get_attribute("id")
+    page.keyboard.press("Escape")
+    assert page.get_by_role("option").count() == 0
+    page.keyboard.press("ArrowDown")
+    page.get_by_role("option").first.wait_for()
+    page.keyboard.press("ArrowDown")
+    if marked.locator("bdi").inner_text() != name:
+        page.keyboard.press("ArrowDown")
+    name = marked.locator("bdi").inner_text()
+    page.keyboard.press("Enter")
+    page.wait_for_url("**#/entity?name=*")
+    ready(page)
+    assert page.locator("h1").inner_text() == name
+    page.locator("a.why").first.focus()
+    first = page.evaluate("document.activeElement.href")
+    page.keyboard.press("ArrowDown")
+    assert page.evaluate("document.activeElement.href") != first
+    page.keyboard.press("ArrowUp")
+    assert page.evaluate("document.activeElement.href") == first
+    page.keyboard.press("Enter")
+    page.wait_for_url("**#/fact?*")
+    ready(page)
+    page.keyboard.press("Escape")
+    page.wait_for_url("**#/entity?name=*")
+    ready(page)
+    page.keyboard.press("r")
+    page.wait_for_url("**#/rules")
+    ready(page)
+    page.keyboard.press("?")
+    assert page.get_by_role("dialog").is_visible()
+    page.keyboard.press("Escape")
+    assert not page.get_by_role("dialog").is_visible()
+
+
+@pytest.mark.parametrize("name", HOSTILE, ids=range(len(HOSTILE)))
+def test_hostile_names_are_shown_as_text(page: "Page", address: str, name: str) -> None:
+    open_view(page, address, "entity", name=name)
+    assert page.locator("h1").text_content() == name
+    search = page.get_by_role("combobox", name="Search for an entity")
+    search.fill(name)
+    page.get_by_role("option").first.wait_for()
+    assert name in page.locator("[role=option] bdi").all_text_contents()
+    page.keyboard.press("Enter")
+    ready(page)
+    partner = HOSTILE[(HOSTILE.index(name) + 1) % len(HOSTILE)]
+    open_view(page, address, "fact", h=partner, r="wife", t=name)
+    assert page.locator("h1 bdi").all_text_contents() == [partner, "wife", name]
+    if name in (LONG, SCRIPT, RIGHT_TO_LEFT):
+        open_view(page, address, "fact", h=name, r=SCRIPT, t="man0")
+        open_view(page, address, "ask", h=name, r=SCRIPT)
+        assert page.locator(".fact").count() == 10
+    width = page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
+    assert width[0] <= width[1]
+
+
+def test_names_in_rules_are_text_too(page: "Page", address: str) -> None:
+    open_view(page, address, "rules", q="onerror")
+    for row in page.locator(".rules summary").all():
+        assert "<img src=x" in row.inner_text()
+    open_view(page, address, "rules")
+    page.get_by_label("Filter").fill("wife")
+    page.wait_for_url("**#/rules?q=wife")
+    ready(page)
+    assert page.get_by_label("Filter").evaluate("node => node === document.activeElement")
+    assert all("wife" in text for text in page.locator(".rules summary .code").all_inner_texts())
+
+
+def test_light_and_dark(browser: "Browser", page: "Page", address: str) -> None:
+    def paper(of: "Page") -> str:
+        return str(of.evaluate("getComputedStyle(document.body).backgroundColor"))
+
+    open_view(page, address, "")
+    light = paper(page)
+    page.keyboard.press("t")
+    dark = paper(page)
+    assert dark != light
+    page.reload()
+    ready(page)
+    assert paper(page) == dark  # it is remembered
+    page.get_by_role("button", name="Switch between light and dark").click()
+    assert paper(page) == light
+    other = browser.new_context(color_scheme="dark").new_page()
+    open_view(other, address, "")
+    assert paper(other) == dark  # as the system wishes
+    other.context.close()
+
+
+def test_a_phone_shows_everything_without_scrolling_sideways(page: "Page", address: str) -> None:
+    page.set_viewport_size({"width": 360, "height": 740})
+    for view, values in (
+        ("", {}),
+        ("entity", {"name": "man0"}),
+        ("entity", {"name": LONG}),
+        ("fact", {"h": "man0", "r": "husband", "t": "woman0"}),
+        ("fact", {"h": LONG, "r": SCRIPT, "t": "man0"}),
+        ("rules", {"n": "0"}),
+        ("ask", {"h": "man0", "r": "parent"}),
+    ):
+        open_view(page, address, view, **values)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360, view
+    open_view(page, address, "entity", name="man0")
+    page.get_by_text("Relations (").click()
+    page.get_by_role("link", name="from here parent").click()
+    ready(page)
+    assert set(page.locator(".fact .relation").all_inner_texts()) == {"parent"}
+
+
+def test_fields_have_labels_and_the_focus_goes_with_the_reader(page: "Page", address: str) -> None:
+    for view, values in (("", {}), ("ask", {}), ("rules", {}), ("entity", {"name": "man0"})):
+        open_view(page, address, view, **values)
+        assert page.evaluate(
+            "[...document.querySelectorAll('input, select')].every(e => e.labels.length || e.ariaLabel)"
+        )
+        assert page.evaluate("document.activeElement.tagName") == "H1"
+        assert page.locator("h1").count() == 1
+        named = "[...document.querySelectorAll('a, button')].every(e => (e.ariaLabel || e.textContent).trim())"
+        assert page.evaluate(named)
+
+
+def test_a_token_in_the_address_becomes_a_cookie(browser: "Browser", served_run: Path) -> None:
+    with serving("--token", "a-token-for-the-page", run=served_run) as (_, url):
+        context = browser.new_context()
+        context.set_default_timeout(WAIT)
+        page = context.new_page()
+        page.goto(url + "#/entity?name=man0")
+        ready(page)
+        assert page.locator("h1").inner_text() == "man0"
+        assert "token" not in page.url
+        assert page.evaluate("document.cookie") == ""
+        page.reload()
+        ready(page)
+        assert page.locator("h1").inner_text() == "man0"
+        context.close()

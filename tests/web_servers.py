@@ -1,0 +1,88 @@
+"""A run to serve, hostile names, and servers for tests: the real command, or the same parts in this process."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from plogicnet import PLogicNet
+from plogicnet.graph import KnowledgeGraph
+from plogicnet.web.answers import Answerer
+from plogicnet.web.connections import Limits
+from plogicnet.web.gate import Gate
+from plogicnet.web.server import bound, make_app, make_server
+from small import family_rows, fitted
+
+SCRIPT = "<img src=x onerror=\"document.title='pwned';window.pwned=1\">"
+TAG = "</bdi></li></ul><script>window.pwned=1</script>"
+RIGHT_TO_LEFT = "\u202eשלום עולם مرحبا"
+LONG = "ل" * 2500 + "x" * 2500
+PATH = "../../etc/passwd?a=b&c#d%2e/;+"
+HOSTILE = (
+    SCRIPT,
+    TAG,
+    RIGHT_TO_LEFT,
+    LONG,
+    PATH,
+    "javascript:window.pwned=1",
+    "{{7*7}} ${7*7}",
+    "Zoë Ångström",
+    "🧬 e\u0301",
+)
+
+
+def served_graph() -> KnowledgeGraph:
+    """The small families, and entities with hostile names that are married, so that rules speak of them."""
+    rows = family_rows()
+    hostile = []
+    for at, name in enumerate(HOSTILE):
+        partner = HOSTILE[(at + 1) % len(HOSTILE)]
+        hostile += [(name, "husband", partner), (name, SCRIPT, "man0"), (f"man{at % 6}", "parent", name)]
+    return KnowledgeGraph.from_names(rows[:86] + hostile, rows[86:102], rows[102:], "families <b>&amp;")
+
+
+def make_run(folder: Path) -> Path:
+    fitted({"kge.steps": 200}, served_graph()).save(folder)
+    return folder
+
+
+@contextmanager
+def serving(*words: object, run: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """`plogicnet serve` in a child process, and the address that it printed."""
+    command = [sys.executable, "-m", "plogicnet", "serve", str(run), "--port", "0", *map(str, words)]
+    env = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
+    env.pop("PLOGICNET_TOKEN", None)
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
+    try:
+        assert child.stdout is not None
+        line = child.stdout.readline()
+        found = re.search(r"http://\S+", line)
+        assert found, line + (child.stderr.read() if child.stderr and child.poll() is not None else "")
+        yield child, found[0]
+    finally:
+        if child.poll() is None:
+            child.send_signal(signal.SIGKILL)
+        child.communicate()
+
+
+@contextmanager
+def in_process(model: PLogicNet, limits: Limits, token: str | None = None) -> Iterator[int]:
+    """The same server in a thread, with limits that a test can wait for; gives its port."""
+    gate = Gate(make_app(Answerer(model), limits), "127.0.0.1", token)
+    server = make_server(gate, limits)
+    with bound("127.0.0.1", 0) as listening:
+        thread = threading.Thread(target=server.run, args=([listening],))
+        thread.start()
+        try:
+            while not server.started:
+                time.sleep(0.01)
+            yield listening.getsockname()[1]
+        finally:
+            server.should_exit = True
+            thread.join()

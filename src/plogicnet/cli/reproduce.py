@@ -38,6 +38,10 @@ def reproduce(
     collect: Annotated[
         list[Path] | None, typer.Option("--collect", help="Make JSON of this run directory, trained elsewhere.")
     ] = None,
+    write: Annotated[
+        Path | None,
+        typer.Option("--write", help="Write the page of all tables here; reproduction-notes.yaml beside it discusses."),
+    ] = None,
     assignments: Assignments = None,
     commit: Annotated[
         str | None, typer.Option("--commit", help="The commit of the source, where git cannot tell.")
@@ -70,6 +74,12 @@ def reproduce(
     elif graph is not None and not results.is_dir():
         raise InputError(f"nothing has been run on {graph} yet; --run trains, and says the cost first")
     found = read_results(results)
+    if write is not None:
+        from plogicnet.reproduction.page import write_page
+
+        for row in write_page(write, whole, found):
+            print(f"{row}: far from the printed figures, and not discussed yet", file=sys.stderr)
+        return
     shown = comparison.as_json(chosen, rows, found)
     if as_json:
         print_json({"tables": shown})

@@ -11,6 +11,8 @@ NEAR = {"mrr": 0.01, "precision": 0.02}
 """A figure further than this from the printed one is discussed."""
 NEAR_SHARE = {"accepted": 0.03}
 """The same, as a share of the printed one."""
+FIGURE_OF_MARK = (*NEAR, *NEAR_SHARE)
+"""A line that is far is marked at the first of these that its table has."""
 TITLES = {
     "mr": "MR",
     "mrr": "MRR",
@@ -68,7 +70,7 @@ def far(row: Row, line: Line, found: Found) -> bool:
     if not line.compared:
         return False
     for figure, text in row.printed.items():
-        if text == "-" or figure not in {**NEAR, **NEAR_SHARE}:
+        if text == "-" or figure not in FIGURE_OF_MARK:
             continue
         printed = float(text) / (100 if figure == "precision" else 1)
         limit = NEAR[figure] if figure in NEAR else NEAR_SHARE[figure] * printed

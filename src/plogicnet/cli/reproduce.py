@@ -150,7 +150,8 @@ def _train(
         print(f"{run.name}, seed {config.seed}", file=sys.stderr)
         if not is_complete(folder):
             watch = watching(config, commit, for_stderr())
-            trained(folder, config, graphs[run.dataset], None, watch, out / "first-e-steps")
+            again = "the same command"
+            trained(folder, config, graphs[run.dataset], None, watch, out / "first-e-steps", again)
         print(add_entry(results, run, entry_of(folder), whole), file=sys.stderr)
 
 
@@ -171,9 +172,9 @@ def _beside(about: Mapping[str, Any], figures: Sequence[str], graph: str | None)
     from plogicnet.reproduction.comparison import TITLES, shown
 
     cells: list[list[object]] = []
-    theirs = graph is None
     for row in about["rows"]:
-        where = row["dataset"] if theirs else f"{graph}, as {row['dataset']}"
+        theirs = graph is None and bool(row["paper"])
+        where = row["dataset"] if graph is None else f"{graph}, as {row['dataset']}"
         printed = [row["paper"].get(figure, "") for figure in figures]
         if theirs:
             note = "" if row["ours"] else row["state"]
@@ -185,7 +186,7 @@ def _beside(about: Mapping[str, Any], figures: Sequence[str], graph: str | None)
             if not line["seeds"]:
                 cells.append([*start, *[""] * len(figures), f"not run yet, {line['runs'][0]}"])
                 continue
-            values = [shown(figure, line["figures"][figure]) for figure in figures]
+            values = [shown(figure, line["figures"].get(figure)) for figure in figures]
             seeds = f"{line['seeds']} seed{'s' * (line['seeds'] != 1)}, {line['run']}"
             cells.append([*start, *values, seeds + (" (far)" if theirs and line["far"] else "")])
     return table(_title(about), ["data set", "row", "", *(TITLES[f] for f in figures), ""], cells)

@@ -92,7 +92,8 @@ def page(paper: Paper, results: Mapping[str, Json], notes: Notes) -> str:
 
 
 def _title(table: Table) -> str:
-    return f"Figure 2: {table.title}" if table.key == "fig2" else f"Table {table.key}: {table.title}"
+    title = _text(table.title)
+    return f"Figure 2: {title}" if table.key == "fig2" else f"Table {table.key}: {title}"
 
 
 def _summary(paper: Paper, results: Mapping[str, Json]) -> str:
@@ -110,26 +111,28 @@ def _grid(table: Table, dataset: str, results: Mapping[str, Json]) -> str:
     titles = [TITLES[figure] for figure in table.figures]
     lines = [f"| {dataset} | | {' | '.join(titles)} | seeds | |", "|---|---|" + "--:|" * (len(titles) + 1) + "---|"]
     for row in (row for row in table.rows if row.dataset == dataset):
-        printed = [row.printed.get(figure, "–").replace("-", "–") for figure in table.figures]
-        built = "" if row.lines else "not built yet"
-        lines.append(f"| **{_text(row.name)}** | printed | {' | '.join(printed)} | | {built} |")
-        lines += [_ours(table.figures, row, line, find(line, results)) for line in row.lines]
+        below = []
+        if row.printed:
+            printed = [row.printed[figure].replace("-", "–") for figure in table.figures]
+            below.append(f"printed | {' | '.join(printed)} | | {'' if row.lines else 'not built yet'} |")
+        below += [_ours(table.figures, row, line, find(line, results)) for line in row.lines]
+        lines += [f"| {f'**{_text(row.name)}**' if line is below[0] else ''} | {line}" for line in below]
     return "\n".join(lines)
 
 
 def _ours(figures: Sequence[str], row: Row, line: Line, found: Found | None) -> str:
     if found is None:
-        return f"| | {_text(line.name)} | {' | '.join('' for _ in figures)} | | not run yet: {line.runs[0]} |"
+        return f"{_text(line.name)} | {' | '.join('' for _ in figures)} | | not run yet: {line.runs[0]} |"
     cells = [_cell(figure, found) for figure in figures]
     if far(row, line, found):
         at = next(i for i, figure in enumerate(figures) if figure in FIGURE_OF_MARK)
         cells[at] += " †"
     source = f"[{found.run}](results/paper/{found.run}.json)"
-    return f"| | {_text(line.name)} | {' | '.join(cells)} | {found.seeds} | {source} |"
+    return f"{_text(line.name)} | {' | '.join(cells)} | {found.seeds} | {source} |"
 
 
 def _cell(figure: str, found: Found) -> str:
-    value = shown(figure, found.values[figure])
+    value = shown(figure, found.values.get(figure))
     return value if found.seeds == 1 or figure not in found.sd else f"{value} ± {shown(figure, found.sd[figure])}"
 
 

@@ -11,7 +11,15 @@ from hypothesis import strategies as st
 
 from plogicnet.errors import InputError
 from plogicnet.reproduction.comparison import Found, far, find, needed, shown, state
-from plogicnet.reproduction.results import add_entry, dumps, is_whole, iterations_over, read_results, result_of
+from plogicnet.reproduction.results import (
+    add_entry,
+    collected,
+    dumps,
+    is_whole,
+    iterations_over,
+    read_results,
+    result_of,
+)
 from plogicnet.reproduction.tables import Line, Row, paper
 
 COMMITTED = Path(__file__).parents[2] / "docs" / "results" / "paper"
@@ -59,6 +67,20 @@ def test_seeds_are_merged_in_any_order_and_replaced(tmp_path: Path) -> None:
     assert result["metrics"]["embedding"]["mrr"] == pytest.approx(0.3)
     assert result["command"] == "plogicnet reproduce --run --only wn18rr-transe --seeds 0,1"
     assert result == json.loads(json.dumps(result_of(RUN, result["by_seed"], paper())))
+
+
+def test_files_of_further_seeds_are_merged(tmp_path: Path) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    add_entry(here, RUN, entry(0, [0.1, 0.2]), paper())
+    file = add_entry(there, RUN, entry(1, [0.1, 0.4]), paper())
+    run, entries = collected(file, paper())
+    assert (run, [e["seed"] for e in entries]) == (RUN, [1])
+    for each in entries:
+        add_entry(here, run, each, paper())
+    assert read_results(here)["wn18rr-transe"]["metrics"]["embedding"]["mrr"] == pytest.approx(0.3)
+    file.write_text('{"run": "wn18rr-transee", "by_seed": [1]}')
+    with pytest.raises(InputError, match="'wn18rr-transee'"):
+        collected(file, paper())
 
 
 def test_seeds_that_reached_further_than_others_count_where_they_reached() -> None:

@@ -36,7 +36,8 @@ def reproduce(
         Path | None, typer.Option("--results", help=f"Where the JSON files are; {RESULTS} unless told.")
     ] = None,
     collect: Annotated[
-        list[Path] | None, typer.Option("--collect", help="Make JSON of this run directory, trained elsewhere.")
+        list[Path] | None,
+        typer.Option("--collect", help="Add this run directory or JSON file, made elsewhere, to the results."),
     ] = None,
     write: Annotated[
         Path | None,
@@ -53,7 +54,7 @@ def reproduce(
     """The paper's tables, ours beside theirs. Shows what has been run; --run trains what has not."""
     from plogicnet.config import parse_assignments
     from plogicnet.reproduction import comparison
-    from plogicnet.reproduction.results import add_entry, entry_of, find_run, read_results
+    from plogicnet.reproduction.results import add_entry, collected, read_results
     from plogicnet.reproduction.tables import paper
 
     whole = paper().altered(graph, parse_assignments(assignments or []))
@@ -62,9 +63,10 @@ def reproduce(
     own = bool(graph or assignments)  # figures that are not the paper's rows do not go among those that are
     out = out or (RUNS if graph is None else Path("runs") / f"paper-on-{Path(graph).name}")
     results = results or (out / "results" if own or not RESULTS.is_dir() else RESULTS)
-    for folder in collect or []:
-        file = add_entry(results, find_run(folder, whole), entry_of(folder), whole)
-        print(f"{folder}: {file}", file=sys.stderr)
+    for place in collect or []:
+        run, entries = collected(place, whole)
+        for entry in entries:
+            print(f"{place}: {add_entry(results, run, entry, whole)}, seed {entry['seed']}", file=sys.stderr)
     if train:
         named = [whole.runs[name] for name in only or [] if name in whole.runs]
         wanted = named or comparison.needed(rows, whole.runs)

@@ -11,9 +11,13 @@ from typing import Any
 
 import pytest
 
-from plogicnet import cli
+from plogicnet import PLogicNet, cli
+from plogicnet.config import Config
+from plogicnet.graph import open_graph
 from plogicnet.reproduction.tables import paper
+from plogicnet.reproduction.watching import watching
 from small import write_small_graph
+from stopping import StoppedError, stop_at
 
 Call = Callable[..., tuple[int, str, str]]
 QUICK = [
@@ -101,6 +105,24 @@ def test_a_result_has_what_it_should(call: Call, small: Path) -> None:
     code, _, err = call("reproduce", "10", "--run", "--data", "wn18", "--graph", small, "--seeds", "0,1", *QUICK)
     assert (code, file.read_bytes()) == (0, before)
     assert "trainings to do: none" in err
+
+
+def test_a_training_that_was_stopped_is_resumed(call: Call, small: Path) -> None:
+    words = ("reproduce", "--only", "fb15k-symmetric", "--run", "--graph", small, *QUICK)
+    assert call(*words)[0] == 0
+    place = Path("runs/paper-on-small")
+    whole = json.loads((place / "results" / "fb15k-symmetric.json").read_text())
+    shutil.move(place, "kept")
+    config = Config().with_file(Path("kept/fb15k-symmetric/seed-0/config.yaml"))
+    watch, folder = watching(config, None), place / "fb15k-symmetric" / "seed-0"
+    with pytest.raises(StoppedError):
+        PLogicNet(config).fit(open_graph(small), stop_at("training", time=2), out=folder, watch=watch)
+    code, _, err = call(*words)
+    assert code == 0, err
+    again = json.loads((place / "results" / "fb15k-symmetric.json").read_text())
+    assert again["iterations"] == whole["iterations"]
+    code, _, err = call(*words, "--set", "kge.dim=8", "--results", "elsewhere")
+    assert (code, "a run with other settings is there" in err) == (2, True), err
 
 
 def test_the_command_of_a_result_makes_it_again(call: Call, small: Path) -> None:

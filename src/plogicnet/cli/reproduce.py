@@ -25,7 +25,9 @@ def reproduce(
     ] = None,
     show_list: Annotated[bool, typer.Option("--list", help="Every row and its state.")] = False,
     train: Annotated[bool, typer.Option("--run", help="Train what is missing; the cost is said first.")] = False,
-    only: Annotated[list[str] | None, typer.Option("--only", help="Only this row, or this run and its rows.")] = None,
+    only: Annotated[
+        list[str] | None, typer.Option("--only", help="Only this row; or a run's name: that run alone.")
+    ] = None,
     data: Annotated[list[str] | None, typer.Option("--data", help="Only this data set.")] = None,
     seeds: Annotated[str, typer.Option("--seeds", help="With --run: the seeds, as 0,1.")] = "0",
     graph: Annotated[
@@ -70,8 +72,8 @@ def reproduce(
     if train:
         named = [whole.runs[name] for name in only or [] if name in whole.runs]
         wanted = named or comparison.needed(rows, whole.runs)
-        place = {key: value for key, value in (("device", device), ("threads", threads)) if value is not None}
-        configs = [(run, run.config(seed).with_values(place)) for run in wanted for seed in parse_seeds(seeds)]
+        options = {key: value for key, value in (("device", device), ("threads", threads)) if value is not None}
+        configs = [(run, run.config(seed).with_values(options)) for run in wanted for seed in parse_seeds(seeds)]
         _train(whole, configs, out, results, commit)
     elif graph is not None and not results.is_dir():
         raise InputError(f"nothing has been run on {graph} yet; --run trains, and says the cost first")

@@ -25,7 +25,9 @@ def reproduce(
     ] = None,
     show_list: Annotated[bool, typer.Option("--list", help="Every row and its state.")] = False,
     train: Annotated[bool, typer.Option("--run", help="Train what is missing; the cost is said first.")] = False,
-    only: Annotated[list[str] | None, typer.Option("--only", help="Only this row, or this run and its rows.")] = None,
+    only: Annotated[
+        list[str] | None, typer.Option("--only", help="Only this row; or a run's name: that run alone.")
+    ] = None,
     data: Annotated[list[str] | None, typer.Option("--data", help="Only this data set.")] = None,
     seeds: Annotated[str, typer.Option("--seeds", help="With --run: the seeds, as 0,1.")] = "0",
     graph: Annotated[
@@ -36,7 +38,12 @@ def reproduce(
         Path | None, typer.Option("--results", help=f"Where the JSON files are; {RESULTS} unless told.")
     ] = None,
     collect: Annotated[
-        list[Path] | None, typer.Option("--collect", help="Make JSON of this run directory, trained elsewhere.")
+        list[Path] | None,
+        typer.Option("--collect", help="Add this run directory or JSON file, made elsewhere, to the results."),
+    ] = None,
+    write: Annotated[
+        Path | None,
+        typer.Option("--write", help="Write the page of all tables here; reproduction-notes.yaml beside it discusses."),
     ] = None,
     assignments: Assignments = None,
     commit: Annotated[
@@ -49,7 +56,7 @@ def reproduce(
     """The paper's tables, ours beside theirs. Shows what has been run; --run trains what has not."""
     from plogicnet.config import parse_assignments
     from plogicnet.reproduction import comparison
-    from plogicnet.reproduction.results import add_entry, entry_of, find_run, read_results
+    from plogicnet.reproduction.results import add_entry, collected, read_results
     from plogicnet.reproduction.tables import paper
 
     whole = paper().altered(graph, parse_assignments(assignments or []))
@@ -58,18 +65,25 @@ def reproduce(
     own = bool(graph or assignments)  # figures that are not the paper's rows do not go among those that are
     out = out or (RUNS if graph is None else Path("runs") / f"paper-on-{Path(graph).name}")
     results = results or (out / "results" if own or not RESULTS.is_dir() else RESULTS)
-    for folder in collect or []:
-        file = add_entry(results, find_run(folder, whole), entry_of(folder), whole)
-        print(f"{folder}: {file}", file=sys.stderr)
+    for place in collect or []:
+        run, entries = collected(place, whole)
+        for entry in entries:
+            print(f"{place}: {add_entry(results, run, entry, whole)}, seed {entry['seed']}", file=sys.stderr)
     if train:
         named = [whole.runs[name] for name in only or [] if name in whole.runs]
         wanted = named or comparison.needed(rows, whole.runs)
-        place = {key: value for key, value in (("device", device), ("threads", threads)) if value is not None}
-        configs = [(run, run.config(seed).with_values(place)) for run in wanted for seed in parse_seeds(seeds)]
+        options = {key: value for key, value in (("device", device), ("threads", threads)) if value is not None}
+        configs = [(run, run.config(seed).with_values(options)) for run in wanted for seed in parse_seeds(seeds)]
         _train(whole, configs, out, results, commit)
     elif graph is not None and not results.is_dir():
         raise InputError(f"nothing has been run on {graph} yet; --run trains, and says the cost first")
     found = read_results(results)
+    if write is not None:
+        from plogicnet.reproduction.page import write_page
+
+        for row in write_page(write, whole, found):
+            print(f"{row}: far from the printed figures, and not discussed yet", file=sys.stderr)
+        return
     shown = comparison.as_json(chosen, rows, found)
     if as_json:
         print_json({"tables": shown})
@@ -140,7 +154,8 @@ def _train(
         print(f"{run.name}, seed {config.seed}", file=sys.stderr)
         if not is_complete(folder):
             watch = watching(config, commit, for_stderr())
-            trained(folder, config, graphs[run.dataset], None, watch, out / "first-e-steps")
+            again = "the same command"
+            trained(folder, config, graphs[run.dataset], None, watch, out / "first-e-steps", again)
         print(add_entry(results, run, entry_of(folder), whole), file=sys.stderr)
 
 
@@ -161,9 +176,9 @@ def _beside(about: Mapping[str, Any], figures: Sequence[str], graph: str | None)
     from plogicnet.reproduction.comparison import TITLES, shown
 
     cells: list[list[object]] = []
-    theirs = graph is None
     for row in about["rows"]:
-        where = row["dataset"] if theirs else f"{graph}, as {row['dataset']}"
+        theirs = graph is None and bool(row["paper"])
+        where = row["dataset"] if graph is None else f"{graph}, as {row['dataset']}"
         printed = [row["paper"].get(figure, "") for figure in figures]
         if theirs:
             note = "" if row["ours"] else row["state"]
@@ -175,7 +190,7 @@ def _beside(about: Mapping[str, Any], figures: Sequence[str], graph: str | None)
             if not line["seeds"]:
                 cells.append([*start, *[""] * len(figures), f"not run yet, {line['runs'][0]}"])
                 continue
-            values = [shown(figure, line["figures"][figure]) for figure in figures]
+            values = [shown(figure, line["figures"].get(figure)) for figure in figures]
             seeds = f"{line['seeds']} seed{'s' * (line['seeds'] != 1)}, {line['run']}"
             cells.append([*start, *values, seeds + (" (far)" if theirs and line["far"] else "")])
     return table(_title(about), ["data set", "row", "", *(TITLES[f] for f in figures), ""], cells)

@@ -100,8 +100,11 @@ def trained(
     rules: Path | None = None,
     watch: "Watch" = lambda *_: {},
     shared: Path | None = None,
+    again: str | None = None,
 ) -> "PLogicNet":
     """The run of a directory: opened if it is complete, gone on with if it was begun, trained else.
+
+    A training that is stopped says what goes on with it, `again`; `plogicnet resume` unless told.
 
     Example:
         >>> trained(Path("runs/family"), config, graph)  # doctest: +SKIP
@@ -113,9 +116,9 @@ def trained(
     if is_complete(folder):
         return PLogicNet.load(folder)
     if (folder / "run.json").exists():
-        with _open_run(folder), _resumable(folder):
+        with _open_run(folder), _resumable(folder, again):
             return PLogicNet.resume(folder, {}, for_stderr(), _announce, watch, shared)
-    with new_run(folder), _resumable(folder):
+    with new_run(folder), _resumable(folder, again):
         return PLogicNet(settings).fit(graph, for_stderr(), rules, folder, _announce, watch, shared)
 
 
@@ -285,14 +288,14 @@ def _open_run(out: Path, log_mode: str = "a") -> Iterator[None]:
 
 
 @contextmanager
-def _resumable(run: Path) -> Iterator[None]:
+def _resumable(run: Path, again: str | None = None) -> Iterator[None]:
     """Ctrl-C and SIGTERM end the step in hand, save, and say how to go on."""
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield
     except KeyboardInterrupt:
         if (run / "run.json").is_file():
-            print(f"plogicnet: stopped; `plogicnet resume {run}` goes on from here", file=sys.stderr)
+            print(f"plogicnet: stopped; {again or f'`plogicnet resume {run}`'} goes on from here", file=sys.stderr)
         raise
     finally:
         signal.signal(signal.SIGTERM, before)

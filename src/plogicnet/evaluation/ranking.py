@@ -1,6 +1,6 @@
 """Filtered ranking of test triples by any number of systems at once, and the figures that come of it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -66,8 +66,11 @@ def rank(
     systems: Mapping[str, System],
     batch_memory_mb: int = 0,
     progress: Progress = silent,
+    filtered: Sequence[str] = (),
 ) -> dict[str, Ranks]:
     """Ranks the head and the tail of every triple of a split against all entities, for each system.
+
+    Facts of the splits named by `filtered` do not compete; unless told, all that is known then (see `filter_splits`).
 
     A batch of queries takes `batch_memory_mb`, most of it only where rules reach most candidates; 0 is a quarter of
     what is free, at most 256 MB (4 GB on a GPU). A batch that still does not fit is halved.
@@ -80,7 +83,7 @@ def rank(
     size = batch_size(BYTES_PER_CANDIDATE * len(graph.entities), device_of(embedding), batch_memory_mb)
     with progress(f"ranking {split}, queries", 2 * len(triples)) as advance:
         for side in SIDES:
-            answers = graph.known(filter_splits(split), side)
+            answers = graph.known(list(filtered) or filter_splits(split), side)
             known = TAIL if side == "head" else HEAD
             order = np.lexsort((triples[:, known], triples[:, RELATION]))  # triples of one query stand together
 

@@ -11,6 +11,10 @@ NEAR = {"mrr": 0.01, "precision": 0.02}
 """A figure further than this from the printed one is discussed."""
 NEAR_SHARE = {"accepted": 0.03}
 """The same, as a share of the printed one."""
+FIGURE_OF_MARK = (*NEAR, *NEAR_SHARE)
+"""A line that is far is marked at the first of these that its table has."""
+COUNTS = ("accepted", "precision")
+"""What a line without a system shows."""
 TITLES = {
     "mr": "MR",
     "mrr": "MRR",
@@ -46,7 +50,7 @@ def find(line: Line, results: Mapping[str, Json]) -> Found | None:
                 continue
             if line.system is None:
                 seeds = sum(len(entry["iterations"]) >= line.iteration for entry in entries)
-                return Found(name, seeds, {key: at[key] for key in ("accepted", "precision")}, {})
+                return Found(name, seeds, {key: at[key] for key in COUNTS if at[key] is not None}, {})
             if line.system in at.get("metrics", {}):
                 values, sd = at["metrics"][line.system], at["sd"][line.system]
                 if line.ties != "realistic":
@@ -68,7 +72,7 @@ def far(row: Row, line: Line, found: Found) -> bool:
     if not line.compared:
         return False
     for figure, text in row.printed.items():
-        if text == "-" or figure not in {**NEAR, **NEAR_SHARE}:
+        if text == "-" or figure not in FIGURE_OF_MARK or figure not in found.values:
             continue
         printed = float(text) / (100 if figure == "precision" else 1)
         limit = NEAR[figure] if figure in NEAR else NEAR_SHARE[figure] * printed
@@ -77,13 +81,15 @@ def far(row: Row, line: Line, found: Found) -> bool:
     return False
 
 
-def shown(figure: str, value: float) -> str:
-    """A figure as the paper prints it.
+def shown(figure: str, value: float | None) -> str:
+    """A figure as the paper prints it; nothing of the empty set.
 
     Example:
         >>> shown("mrr", 0.44), shown("hits_at_1", 0.398), shown("mr", 3408.4), shown("accepted", 64929)
         ('0.440', '39.8', '3408', '64929')
     """
+    if value is None:
+        return "–"
     if figure in ("mr", "accepted"):
         return f"{value:.0f}"
     return f"{value:.3f}" if figure == "mrr" else f"{100 * value:.{2 if figure == 'precision' else 1}f}"

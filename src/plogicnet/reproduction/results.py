@@ -61,6 +61,20 @@ def find_run(folder: Path, paper: Paper) -> Run:
     raise InputError(f"{folder}: no row of the paper's tables has these settings; `plogicnet reproduce --list`")
 
 
+def collected(place: Path, paper: Paper) -> tuple[Run, list[Json]]:
+    """The run and the seeds' entries of a run directory, or of a result file made elsewhere.
+
+    Example:
+        >>> collected(Path("runs/wn18rr"), paper())  # doctest: +SKIP
+    """
+    if place.suffix != ".json":
+        return find_run(place, paper), [entry_of(place)]
+    content = _read_result(place)
+    if content["run"] not in paper.runs:
+        raise InputError(f"{place}: no run of the paper's tables is called {content['run']!r}")
+    return paper.runs[content["run"]], content["by_seed"]
+
+
 def _bare(config: Config) -> Config:
     return config.with_values({"seed": 0, "device": "auto", "threads": 0, "evaluation.batch_memory_mb": 0})
 
@@ -189,14 +203,17 @@ def read_results(directory: Path) -> dict[str, Json]:
         >>> read_results(Path("nowhere"))
         {}
     """
-    found = {}
-    for file in sorted(directory.glob("*.json")):
-        try:
-            content = json.loads(_text(file))
-            found[str(content["run"])] = content
-        except (ValueError, KeyError, TypeError):
-            raise InputError(f"{file}: no result of `plogicnet reproduce`") from None
-    return found
+    return {content["run"]: content for content in map(_read_result, sorted(directory.glob("*.json")))}
+
+
+def _read_result(file: Path) -> Json:
+    try:
+        content: Json = json.loads(_text(file))
+        if not (content["run"] and content["by_seed"]):
+            raise KeyError
+    except (ValueError, KeyError, TypeError):
+        raise InputError(f"{file}: no result of `plogicnet reproduce`") from None
+    return content
 
 
 def add_entry(directory: Path, run: Run, entry: Mapping[str, Any], paper: Paper) -> Path:
@@ -208,7 +225,7 @@ def add_entry(directory: Path, run: Run, entry: Mapping[str, Any], paper: Paper)
     directory.mkdir(parents=True, exist_ok=True)
     file = directory / f"{run.name}.json"
     with locked(directory, wait=True):
-        old = json.loads(_text(file))["by_seed"] if file.is_file() else []
+        old = _read_result(file)["by_seed"] if file.is_file() else []
         others = [other for other in old if other["seed"] != entry["seed"]]
         write_text(file, dumps(result_of(run, [*others, entry], paper)) + "\n")
     return file

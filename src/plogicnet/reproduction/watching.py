@@ -19,6 +19,8 @@ from plogicnet.progress import Progress, silent
 
 TOP = 100
 """The authors' program re-ranks so many of the embedding's best."""
+UNFILTERED = "rules, known facts compete"
+"""The rules alone with facts of train and valid among the candidates."""
 
 
 def variants(config: Config, lambda_: float) -> dict[str, System]:
@@ -26,10 +28,9 @@ def variants(config: Config, lambda_: float) -> dict[str, System]:
 
     Example:
         >>> list(variants(Config().with_values({"em.embedding": False}), 0.5))
-        ['rules', 'plogicnet*', 'rules, self-loops compete']
+        ['rules', 'plogicnet*']
     """
     named = systems(config, lambda_)
-    named["rules, self-loops compete"] = replace(named["rules"], constraint=False)
     if config.em.embedding:
         star = named["plogicnet*"]
         named["plogicnet*, self-loops compete"] = replace(star, constraint=False)
@@ -51,6 +52,9 @@ def watching(config: Config, commit: str | None, progress: Progress = silent) ->
             return {}
         scores, memory = now.rule_model.scores(graph), config.evaluation.batch_memory_mb
         ranks = rank(graph, "test", now.embedding, scores, variants(config, now.lambda_), memory, progress)
+        if now.embedding is None:
+            alone = {UNFILTERED: System(embedding=False)}
+            ranks |= rank(graph, "test", None, scores, alone, memory, progress, filtered=["test"])
         figures = {name: _figures(r, ties=now.embedding is None) for name, r in ranks.items()}
         return {"test": figures, "made": {"commit": commit or commit_here(), "device": device_name(config.device)}}
 

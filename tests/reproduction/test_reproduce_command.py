@@ -1,0 +1,192 @@
+"""`plogicnet reproduce` for real: every system of the tables on another graph, collected, and told in words."""
+
+import json
+import logging
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plogicnet import PLogicNet, cli
+from plogicnet.config import Config
+from plogicnet.graph import open_graph
+from plogicnet.reproduction.tables import paper
+from plogicnet.reproduction.watching import watching
+from small import write_small_graph
+from stopping import StoppedError, stop_at
+
+Call = Callable[..., tuple[int, str, str]]
+QUICK = [
+    *("--device", "cpu", "--threads", "1"),
+    *("--set", "kge.steps=20", "--set", "kge.dim=16", "--set", "kge.batch=64"),
+    *("--set", "kge.negatives=8", "--set", "kge.share_negatives=8"),
+]
+
+
+@pytest.fixture
+def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Call:
+    """The program in this process: exit code, stdout, stderr."""
+    monkeypatch.chdir(tmp_path)
+    handlers = list(logging.getLogger("plogicnet").handlers)
+
+    def run(*words: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["plogicnet", *map(str, words)])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        logging.getLogger("plogicnet").handlers[:] = handlers
+        said = capsys.readouterr()
+        return int(ended.value.code or 0), said.out, said.err
+
+    return run
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    folder = tmp_path / "small"
+    folder.mkdir()
+    return write_small_graph(folder)
+
+
+def rows(out: str) -> list[dict[str, Any]]:
+    return [row | {"table": table["table"]} for table in json.loads(out)["tables"] for row in table["rows"]]
+
+
+def test_every_system_runs_on_umls(call: Call) -> None:
+    """The smoke run: six embeddings inside pLogicNet, rules alone, each pattern alone, three iterations."""
+    if not (Path(os.environ.get("PLOGICNET_DATA", "no-data")) / "umls").is_dir():
+        pytest.skip("PLOGICNET_DATA is not set to a directory that holds umls")
+    # FB15k's rows have every system; em.rules puts rules beside those that have none
+    words = ("reproduce", "--run", "--data", "fb15k", "--graph", "umls", "--set", "em.rules=true", *QUICK, "--json")
+    code, out, err = call(*words)
+    assert code == 0, err
+    found = rows(out)
+    assert {row["state"] for row in found} == {"run, 1 seed", "not built yet"}
+    assert {row["row"] for row in found if row["state"] == "not built yet"} == {"BLP", "RUGE", "NNE-AER"}
+    results = {f.stem: json.loads(f.read_text()) for f in Path("runs/paper-on-umls/results").glob("*.json")}
+    models = {paper().runs[name].config().kge.model for name in results}
+    assert models == {"TransE", "DistMult", "HolE", "ComplEx", "ConvE", "RotatE"}
+    for name, result in results.items():
+        iterations = [line["iteration"] for line in result["iterations"]]
+        rules_alone = "mln" in name
+        assert iterations == ([1] if rules_alone else [1, 2, 3] if "em.iterations" in result["settings"] else [1, 2])
+        for line in result["iterations"]:
+            assert line["hidden"] > 0
+            assert all(0 < figures["mrr"] <= 1 for figures in line["metrics"].values())
+    folder = Path("runs/paper-on-umls")
+    shared = [f for f in folder.glob("*/seed-0/timings.json") if "e_step_shared" in json.loads(f.read_text())]
+    assert len(shared) == 7  # of trainings that begin alike, all but the first: five of TransE, two of ComplEx
+
+
+def test_a_result_has_what_it_should(call: Call, small: Path) -> None:
+    code, _, err = call("reproduce", "10", "--run", "--data", "wn18", "--graph", small, "--seeds", "0,1", *QUICK)
+    assert code == 0, err
+    file = Path("runs/paper-on-small/results/wn18-rotate.json")
+    result = json.loads(file.read_text())
+    assert result["table"] == ["10"]
+    assert result["row"] == ["RotatE", "pLogicNet"]
+    assert (result["dataset"], result["preset"], result["seeds"]) == (str(small), "paper/wn18-rotate", [0, 1])
+    assert result["settings"]["kge.steps"] == 20
+    assert set(result["metrics"]["plogicnet*"]) == {"mr", "mrr", "hits_at_1", "hits_at_3", "hits_at_10"}
+    each = [entry["iterations"][1]["metrics"]["plogicnet*"]["mrr"] for entry in result["by_seed"]]
+    assert result["metrics"]["plogicnet*"]["mrr"] == pytest.approx(sum(each) / 2)
+    assert result["sd"]["plogicnet*"]["mrr"] == pytest.approx(abs(each[0] - each[1]) / 2**0.5)
+    assert [line["iteration"] for line in result["iterations"]] == [1, 2]
+    own = json.loads((Path("runs/paper-on-small/wn18-rotate/seed-0") / "metrics.json").read_text())["test"]
+    last = result["by_seed"][0]["iterations"][1]["metrics"]
+    for system in ("embedding", "rules", "plogicnet", "plogicnet*"):  # what watched the last iteration saw the outcome
+        assert last[system]["mrr"] == pytest.approx(own[system]["mrr"], abs=1e-6)
+    # what is there is not trained again
+    before = file.read_bytes()
+    code, _, err = call("reproduce", "10", "--run", "--data", "wn18", "--graph", small, "--seeds", "0,1", *QUICK)
+    assert (code, file.read_bytes()) == (0, before)
+    assert "trainings to do: none" in err
+
+
+def test_a_training_that_was_stopped_is_resumed(call: Call, small: Path) -> None:
+    words = ("reproduce", "--only", "fb15k-symmetric", "--run", "--graph", small, *QUICK)
+    assert call(*words)[0] == 0
+    place = Path("runs/paper-on-small")
+    whole = json.loads((place / "results" / "fb15k-symmetric.json").read_text())
+    shutil.move(place, "kept")
+    config = Config().with_file(Path("kept/fb15k-symmetric/seed-0/config.yaml"))
+    watch, folder = watching(config, None), place / "fb15k-symmetric" / "seed-0"
+    with pytest.raises(StoppedError):
+        PLogicNet(config).fit(open_graph(small), stop_at("training", time=2), out=folder, watch=watch)
+    code, _, err = call(*words)
+    assert code == 0, err
+    again = json.loads((place / "results" / "fb15k-symmetric.json").read_text())
+    assert again["iterations"] == whole["iterations"]
+    code, _, err = call(*words, "--set", "kge.dim=8", "--results", "elsewhere")
+    assert (code, "a run with other settings is there" in err) == (2, True), err
+
+
+def test_the_command_of_a_result_makes_it_again(call: Call, small: Path) -> None:
+    call("reproduce", "--only", "wn18rr-mln", "--run", "--graph", small, *QUICK)
+    file = Path("runs/paper-on-small/results/wn18rr-mln.json")
+    first = json.loads(file.read_text())
+    shutil.rmtree("runs")
+    program, *words = first["command"].split()
+    assert program == "plogicnet"
+    code, _, err = call(*words, "--device", "cpu")
+    assert code == 0, err
+    again = json.loads(file.read_text())
+    for result in (first, again):
+        result["by_seed"][0]["seconds"] = result["seconds"] = None
+    assert again == first
+
+
+def test_results_are_made_of_run_directories_from_elsewhere(call: Call, small: Path, tmp_path: Path) -> None:
+    words = ("reproduce", "--only", "fb15k-inverse", "--graph", small, *QUICK)
+    assert call(*words, "--run")[0] == 0
+    place = Path("runs/paper-on-small")
+    made = (place / "results" / "fb15k-inverse.json").read_bytes()
+    away = tmp_path / "away"
+    away.mkdir()
+    for name in ("config.yaml", "history.jsonl", "timings.json"):  # no vectors, no graph
+        shutil.copy(place / "fb15k-inverse" / "seed-0" / name, away)
+    code, out, err = call(*words, "--collect", away, "--results", tmp_path / "other", "--json")
+    assert code == 0, err
+    assert (tmp_path / "other" / "fb15k-inverse.json").read_bytes() == made
+    assert [row["state"] for row in rows(out)] == ["run, 1 seed"] * len(rows(out))
+    code, _, err = call("reproduce", "--collect", away, "--results", tmp_path / "third")  # without the settings
+    assert code == 2
+    assert "no row of the paper's tables has these settings" in err
+
+
+def test_the_list_tells_every_state(call: Call, tmp_path: Path) -> None:
+    code, out, _ = call("reproduce", "--list", "--json", "--results", tmp_path / "none")
+    assert code == 0
+    states = {row["state"] for row in rows(out)}
+    assert states == {"not run yet", "not built yet"}
+    code, out, err = call("reproduce", "2", "--list", "--results", tmp_path / "none")
+    assert code == 0
+    assert "BLP" in out
+    assert "`plogicnet reproduce 2 --run` trains them" in err
+
+
+def test_nothing_is_trained_unasked(call: Call, tmp_path: Path) -> None:
+    code, out, _ = call("reproduce", "2")
+    assert code == 0
+    assert "0.441" in out
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("7",), "no table '7'"),
+        (("1", "--only", "TranE"), "--only TranE: no such row or run here"),
+        (("1", "--data", "wn18rr"), "--data wn18rr: not a data set of these tables"),
+        (("1", "--run", "--set", "kge.dimm=3"), "unknown setting 'kge.dimm'"),
+        (("1", "--graph", "umls"), "nothing has been run on umls yet"),
+        (("--collect", "nowhere"), "nowhere/config.yaml: cannot be read"),
+    ],
+)
+def test_mistakes_are_said_in_words(call: Call, words: tuple[str, ...], message: str) -> None:
+    code, _, err = call("reproduce", *words)
+    assert (code, message in err) == (2, True), err

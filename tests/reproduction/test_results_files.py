@@ -1,0 +1,169 @@
+"""Results over seeds: means and spreads against numpy, merging, and the files that are committed."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plogicnet.errors import InputError
+from plogicnet.reproduction.comparison import Found, far, find, needed, shown, state
+from plogicnet.reproduction.results import (
+    add_entry,
+    collected,
+    dumps,
+    is_whole,
+    iterations_over,
+    read_results,
+    result_of,
+)
+from plogicnet.reproduction.tables import Line, Row, paper
+
+COMMITTED = Path(__file__).parents[2] / "docs" / "results" / "paper"
+FIGURES = ("mr", "mrr", "hits_at_1", "hits_at_3", "hits_at_10")
+RUN = paper().runs["wn18rr-transe"]
+
+
+def entry(seed: int, values: list[float]) -> dict[str, Any]:
+    """A seed with as many iterations as values."""
+    return {
+        "seed": seed,
+        "commit": "abc1234",
+        "device": "CPU",
+        "seconds": {"e_step": 2.0},
+        "iterations": [
+            {
+                "iteration": i,
+                "accepted": 10 * i,
+                "hidden": 100,
+                "precision": None,
+                "lambda": 0.5,
+                "metrics": {"embedding": dict.fromkeys(FIGURES, value)},
+            }
+            for i, value in enumerate(values, start=1)
+        ],
+    }
+
+
+@given(st.lists(st.lists(st.floats(0, 1), min_size=2, max_size=2), min_size=1, max_size=5))
+def test_means_and_spreads_are_numpys(values: list[list[float]]) -> None:
+    entries = [entry(seed, each) for seed, each in enumerate(values)]
+    for i, line in enumerate(iterations_over(entries)):
+        column = np.array(values)[:, i]
+        assert line["metrics"]["embedding"]["mrr"] == pytest.approx(column.mean())
+        assert line["sd"]["embedding"]["mrr"] == pytest.approx(column.std(ddof=1) if len(column) > 1 else 0.0, abs=1e-9)
+        assert (line["seeds"], line["accepted"]) == (len(values), 10 * (i + 1))
+
+
+def test_seeds_are_merged_in_any_order_and_replaced(tmp_path: Path) -> None:
+    for seed, value in ((1, 0.4), (0, 0.9), (0, 0.2)):
+        add_entry(tmp_path, RUN, entry(seed, [0.1, value]), paper())
+    result = read_results(tmp_path)["wn18rr-transe"]
+    assert result["seeds"] == [0, 1]
+    assert result["iteration"] == 2
+    assert result["metrics"]["embedding"]["mrr"] == pytest.approx(0.3)
+    assert result["command"] == "plogicnet reproduce --run --only wn18rr-transe --seeds 0,1"
+    assert result == json.loads(json.dumps(result_of(RUN, result["by_seed"], paper())))
+
+
+def test_files_of_further_seeds_are_merged(tmp_path: Path) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    add_entry(here, RUN, entry(0, [0.1, 0.2]), paper())
+    file = add_entry(there, RUN, entry(1, [0.1, 0.4]), paper())
+    run, entries = collected(file, paper())
+    assert (run, [e["seed"] for e in entries]) == (RUN, [1])
+    for each in entries:
+        add_entry(here, run, each, paper())
+    assert read_results(here)["wn18rr-transe"]["metrics"]["embedding"]["mrr"] == pytest.approx(0.3)
+    file.write_text('{"run": "wn18rr-transee", "by_seed": [1]}')
+    with pytest.raises(InputError, match="'wn18rr-transee'"):
+        collected(file, paper())
+
+
+def test_seeds_that_reached_further_than_others_count_where_they_reached() -> None:
+    lines = iterations_over([entry(0, [0.2]), entry(1, [0.4, 0.5])])
+    assert [line["seeds"] for line in lines] == [2, 1]
+    assert lines[1]["metrics"]["embedding"]["mrr"] == 0.5
+
+
+def test_a_seed_is_whole_when_every_iteration_was_ranked() -> None:
+    whole = entry(0, [0.1, 0.2])
+    assert is_whole(whole, 2)
+    assert not is_whole(whole, 3)
+    del whole["iterations"][0]["metrics"]
+    assert not is_whole(whole, 2)
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(), lambda x: st.lists(x) | st.dictionaries(st.text(), x)
+    )
+)
+def test_the_layout_of_a_file_is_json(value: Any) -> None:
+    assert json.loads(dumps(value)) == value
+
+
+def test_a_file_that_is_no_result_is_told(tmp_path: Path) -> None:
+    (tmp_path / "other.json").write_text("[]")
+    with pytest.raises(InputError, match=r"other\.json: no result"):
+        read_results(tmp_path)
+
+
+@pytest.mark.parametrize("name", sorted(read_results(COMMITTED)))
+def test_committed_results_are_derived_from_their_seeds(name: str) -> None:
+    """Nothing above `by_seed` is written by hand."""
+    result = read_results(COMMITTED)[name]
+    run = paper().runs[name]
+    assert result == json.loads(json.dumps(result_of(run, result["by_seed"], paper())))
+    assert (COMMITTED / f"{name}.json").read_text(encoding="utf-8") == dumps(result) + "\n"
+
+
+def test_a_line_is_found_in_the_first_run_that_has_it() -> None:
+    line = Line(("a", "b"), "embedding", 1, "realistic", True)
+    results = {"b": {"by_seed": [entry(0, [0.5])]}}
+    assert find(line, results) == Found("b", 1, dict.fromkeys(FIGURES, 0.5), dict.fromkeys(FIGURES, 0.0))
+    results["a"] = {"by_seed": [entry(0, [0.25]), entry(1, [0.75])]}
+    found = find(line, results)
+    assert found is not None
+    assert (found.run, found.seeds, found.values["mrr"]) == ("a", 2, 0.5)
+    assert find(Line(("a",), "rules", 1, "realistic", True), results) is None
+    assert find(Line(("a",), None, 1, "realistic", True), results) == Found("a", 2, {"accepted": 10}, {})
+
+
+@pytest.mark.parametrize(
+    ("figure", "printed", "ours", "is_far"),
+    [
+        ("mrr", "0.441", 0.4311, False),
+        ("mrr", "0.441", 0.4309, True),
+        ("mrr", "0.441", 0.4512, True),
+        ("mrr", "-", 0.9, False),
+        ("hits_at_1", "39.8", 0.9, False),
+        ("accepted", "64929", 64929 * 1.029, False),
+        ("accepted", "64929", 64929 * 1.031, True),
+        ("precision", "79.21", 0.7722, False),
+        ("precision", "79.21", 0.7720, True),
+    ],
+)
+def test_what_is_far(figure: str, printed: str, ours: float, is_far: bool) -> None:
+    row = Row("1", "r", "wn18", {figure: printed}, ())
+    compared, beside = (Line(("a",), "rules", 1, "realistic", c) for c in (True, False))
+    found = Found("a", 1, {figure: ours}, {})
+    assert far(row, compared, found) is is_far
+    assert not far(row, beside, found)
+
+
+def test_figures_are_shown_as_printed() -> None:
+    pairs = [("mrr", 0.2237), ("mr", 3399.8), ("hits_at_10", 0.52904), ("precision", 0.79213), ("accepted", 96427.5)]
+    assert [shown(*pair) for pair in pairs] == ["0.224", "3400", "52.9", "79.21", "96428"]
+
+
+def test_the_state_of_a_row_is_that_of_its_compared_lines() -> None:
+    row = next(r for r in paper().rows("2") if r.key == "2/pLogicNet*/wn18rr")
+    assert state(row, {}) == "not run yet"
+    done = entry(0, [0.1, 0.2])
+    done["iterations"][1]["metrics"]["plogicnet*"] = dict.fromkeys(FIGURES, 0.4)
+    assert state(row, {"wn18rr-transe": {"by_seed": [done]}}) == "run, 1 seed"
+    assert [run.name for run in needed([row], paper().runs)] == ["wn18rr-transe"]

@@ -1,5 +1,7 @@
 """The tables are whole: every figure has its place, every row its run, every run its settings."""
 
+from importlib import resources
+
 import pytest
 
 from plogicnet.config import Config
@@ -62,7 +64,7 @@ def test_every_run_is_of_a_known_data_set_and_is_used() -> None:
     for name, run in paper().runs.items():
         assert run.dataset in DATA_SETS
         assert name.startswith(f"{run.dataset}-")
-        assert run.preset.startswith(f"paper/{run.dataset}-")
+        assert run.preset.split("/")[1].startswith(run.dataset)
 
 
 def test_every_line_asks_for_an_iteration_that_its_runs_have() -> None:
@@ -83,9 +85,8 @@ def test_no_two_runs_are_the_same() -> None:
 
 def test_the_paper_presets_quote_the_paper() -> None:
     """The first comment of each preset of a table holds the printed MRR of a row that is made with it."""
-    from importlib import resources
-
-    for name in {run.preset for run in paper().runs.values()} - {"paper/fb15k-everything-transe"}:
+    presets = {run.preset for run in paper().runs.values() if run.preset.startswith("paper/")}
+    for name in presets - {"paper/fb15k-everything-transe"}:
         text = (resources.files("plogicnet") / "presets" / f"{name}.yaml").read_text(encoding="utf-8")
         comment = text[: text.index("\nrules:")]
         printed = {

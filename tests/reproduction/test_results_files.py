@@ -55,7 +55,7 @@ def test_means_and_spreads_are_numpys(values: list[list[float]]) -> None:
         column = np.array(values)[:, i]
         assert line["metrics"]["embedding"]["mrr"] == pytest.approx(column.mean())
         assert line["sd"]["embedding"]["mrr"] == pytest.approx(column.std(ddof=1) if len(column) > 1 else 0.0, abs=1e-9)
-        assert (line["seeds"], line["accepted"]) == (len(values), 10 * (i + 1))
+        assert (line["seeds"], line["accepted"]) == ({"embedding": len(values)}, 10 * (i + 1))
 
 
 def test_seeds_are_merged_in_any_order_and_replaced(tmp_path: Path) -> None:
@@ -78,14 +78,31 @@ def test_files_of_further_seeds_are_merged(tmp_path: Path) -> None:
     for each in entries:
         add_entry(here, run, each, paper())
     assert read_results(here)["wn18rr-transe"]["metrics"]["embedding"]["mrr"] == pytest.approx(0.3)
-    file.write_text('{"run": "wn18rr-transee", "by_seed": [1]}')
-    with pytest.raises(InputError, match="'wn18rr-transee'"):
+    other = json.loads(file.read_text()) | {"settings": {"kge.dim": 7}}
+    file.write_text(json.dumps(other))
+    with pytest.raises(InputError, match="no row of the paper's tables has these settings"):
         collected(file, paper())
+
+
+def test_a_result_goes_by_its_settings_not_by_its_name(tmp_path: Path) -> None:
+    file = add_entry(tmp_path, RUN, entry(0, [0.1]), paper())
+    content = json.loads(file.read_text())
+    content["settings"] = {"em.rules": False}
+    file.write_text(json.dumps(content))
+    assert collected(file, paper())[0].name == "wn18rr-transe-alone"
+
+
+def test_a_system_counts_over_the_seeds_that_have_it() -> None:
+    more = entry(1, [0.4])
+    more["iterations"][0]["metrics"]["rules"] = {"mrr": 0.5}
+    (line,) = iterations_over([entry(0, [0.2]), more])
+    assert line["seeds"] == {"embedding": 2, "rules": 1}
+    assert line["metrics"]["rules"] == {"mrr": 0.5}
 
 
 def test_seeds_that_reached_further_than_others_count_where_they_reached() -> None:
     lines = iterations_over([entry(0, [0.2]), entry(1, [0.4, 0.5])])
-    assert [line["seeds"] for line in lines] == [2, 1]
+    assert [line["seeds"]["embedding"] for line in lines] == [2, 1]
     assert lines[1]["metrics"]["embedding"]["mrr"] == 0.5
 
 

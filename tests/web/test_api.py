@@ -66,10 +66,10 @@ def test_predict_gives_the_models_own_answers(
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_explain_gives_the_models_own_answers(client: httpx.Client, served_model: PLogicNet, name: str) -> None:
-    triple = {"head": name, "relation": "husband", "tail": "woman0"}
-    got = body(client, "explain", **triple)
+    head, relation, tail = name, "husband", "woman0"
+    got = body(client, "explain", head=head, relation=relation, tail=tail)
     assert got.pop("labels") == {}
-    assert close(got, json.loads(json.dumps(served_model.explain(*triple.values()))))
+    assert close(got, json.loads(json.dumps(served_model.explain(head, relation, tail))))
 
 
 def test_explanations_hold_as_many_premises_as_asked_for(client: httpx.Client, served_model: PLogicNet) -> None:

@@ -56,7 +56,7 @@ def find(line: Line, results: Mapping[str, Json]) -> Found | None:
                 if line.ties != "realistic":
                     values, sd = values.get(line.ties), sd.get(line.ties)
                 if values is not None:
-                    return Found(name, at["seeds"], values, sd)
+                    return Found(name, at["seeds"][line.system], values, sd)
     return None
 
 

@@ -54,11 +54,14 @@ def find_run(folder: Path, paper: Paper) -> Run:
     Example:
         >>> find_run(Path("runs/wn18rr"), paper())  # doctest: +SKIP
     """
-    config = _bare(Config().with_file(folder / "config.yaml"))
+    return _run_of(Config().with_file(folder / "config.yaml"), folder, paper)
+
+
+def _run_of(config: Config, place: Path, paper: Paper) -> Run:
     for run in paper.runs.values():
-        if _bare(run.config()) == config:
+        if _bare(run.config()) == _bare(config):
             return run
-    raise InputError(f"{folder}: no row of the paper's tables has these settings; `plogicnet reproduce --list`")
+    raise InputError(f"{place}: no row of the paper's tables has these settings; `plogicnet reproduce --list`")
 
 
 def collected(place: Path, paper: Paper) -> tuple[Run, list[Json]]:
@@ -70,13 +73,14 @@ def collected(place: Path, paper: Paper) -> tuple[Run, list[Json]]:
     if place.suffix != ".json":
         return find_run(place, paper), [entry_of(place)]
     content = _read_result(place)
-    if content["run"] not in paper.runs:
-        raise InputError(f"{place}: no run of the paper's tables is called {content['run']!r}")
-    return paper.runs[content["run"]], content["by_seed"]
+    config = Config().with_preset(content["preset"]).with_values(content["settings"])  # its name may be another's
+    return _run_of(config, place, paper), content["by_seed"]
 
 
 def _bare(config: Config) -> Config:
-    return config.with_values({"seed": 0, "device": "auto", "threads": 0, "evaluation.batch_memory_mb": 0})
+    """What a training hangs on; one of fewer EM iterations is the beginning of a longer one."""
+    free = {"seed": 0, "device": "auto", "threads": 0, "evaluation.batch_memory_mb": 0, "em.iterations": 1}
+    return config.with_values(free)
 
 
 def is_whole(entry: Mapping[str, Any], iterations: int) -> bool:
@@ -169,7 +173,10 @@ def iterations_over(entries: Sequence[Mapping[str, Any]]) -> list[Json]:
         counts = [{k: v for k, v in line.items() if k not in ("metrics", "iteration")} for line in lines]
         merged: Json = {"iteration": number, **over(counts, statistics.fmean)}
         if measured:
-            merged |= {"seeds": len(measured), "metrics": over(measured, statistics.fmean), "sd": over(measured, _sd)}
+            by_system = {s: [m[s] for m in measured if s in m] for s in dict.fromkeys(s for m in measured for s in m)}
+            merged["seeds"] = {system: len(figures) for system, figures in by_system.items()}
+            merged["metrics"] = {system: over(figures, statistics.fmean) for system, figures in by_system.items()}
+            merged["sd"] = {system: over(figures, _sd) for system, figures in by_system.items()}
         found.append(merged)
     return found
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy import special
 from test_ranking import COMBINES, World, forbidden, slow_key, worlds
 
-from plogicnet.evaluation import Calibration, System, top_k
+from plogicnet.evaluation import Calibration, Judgement, System, top_k
 from plogicnet.graph import Side
 
 SYSTEMS = [
@@ -15,12 +15,13 @@ SYSTEMS = [
     System(),
     System(embedding=False),
     *(System(rule_share=1.0, combine=c, rerank=n) for c in COMBINES for n in (0, 1, 3)),
-    Calibration(intercept=-3.0, score=0.5, p_w=2.0, reached=-0.5),
+    Judgement(Calibration(intercept=-3.0, score=0.5, p_w=2.0, reached=-0.5), System(rule_share=1.0)),
+    Judgement(Calibration(intercept=-3.0, score=0.0, p_w=0.0, reached=0.5), System(rule_share=2.0)),
 ]
 
 
 def slow_top(
-    world: World, system: System | Calibration, entity: int, relation: int, side: Side, k: int, filtered: bool
+    world: World, system: System | Judgement, entity: int, relation: int, side: Side, k: int, filtered: bool
 ) -> tuple[list[int], list[bool]]:
     triples = {
         e: (entity, relation, e) if side == "tail" else (e, relation, entity)
@@ -36,8 +37,10 @@ def slow_top(
             return slow_key(world, system, triples[e], not system.rerank or inside)
         if forbidden(world, triples[e]):
             return 0.0, 0.0, 0.0
-        lift = system.p_w * special.expit(world.odds[triples[e]]) + system.reached if triples[e] in world.odds else 0.0
-        return 1.0, system.score * scores[e] + lift, scores[e]
+        c = system.calibration
+        lift = c.p_w * special.expit(world.odds[triples[e]]) + c.reached if triples[e] in world.odds else 0.0
+        p = special.expit(c.intercept + c.score * scores[e] + lift)
+        return 1.0, p, *slow_key(world, system.ties, triples[e], True)
 
     best = sorted(scores, key=lambda e: (tuple(-x for x in key(e)), e))[:k]
     return best, [triples[e] in world.splits["train"] for e in best]
@@ -46,7 +49,7 @@ def slow_top(
 @given(worlds(), st.integers(1, 7), st.booleans(), st.sampled_from(SYSTEMS), st.booleans())
 @settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 def test_the_best_answers_equal_brute_force(
-    world: World, k: int, filtered: bool, system: System | Calibration, little: bool
+    world: World, k: int, filtered: bool, system: System | Judgement, little: bool
 ) -> None:
     entities, relations = (x.ravel() for x in np.indices((world.entities, len(world.base))))
     sides: tuple[Side, Side] = ("head", "tail")

@@ -44,6 +44,14 @@ class System:
 
 
 @dataclass(frozen=True)
+class Judgement:
+    """The order that people are shown: by calibrated probability, and among equals by a system."""
+
+    calibration: Calibration
+    ties: System
+
+
+@dataclass(frozen=True)
 class Keys:
     """Two keys per candidate: candidates are ordered by the first, and among equals by the second."""
 
@@ -102,7 +110,7 @@ def sigmoid(x: torch.Tensor) -> torch.Tensor:
     return torch.from_numpy(special.expit(x.numpy())) if x.device.type == "cpu" else torch.sigmoid(x)
 
 
-def keys(system: System | Calibration, of: Scored) -> Keys:
+def keys(system: System, of: Scored) -> Keys:
     """The keys by which candidates are ordered, before constraints and re-ranking.
 
     λ = 0 is the raw score itself, so that pLogicNet* with λ = 0 is exactly pLogicNet. Else the first key is
@@ -110,9 +118,6 @@ def keys(system: System | Calibration, of: Scored) -> Keys:
     of candidates that no rule reaches the one with the higher score is never below: all that follows relies on it.
     """
     score = of.wide_score
-    if isinstance(system, Calibration):
-        lift = torch.where(of.reached, system.p_w * of.p_w + system.reached, 0.0)
-        return Keys(system.score * score + lift, score)
     if not system.embedding:
         return Keys(of.p_w, of.evidence)  # log-odds tell apart what p_w rounds to one
     if system.rule_share == 0:
@@ -120,6 +125,22 @@ def keys(system: System | Calibration, of: Scored) -> Keys:
     if system.combine == "probability":
         return Keys(of.q + system.rule_share * of.p_w, score)
     return Keys(score + system.rule_share * of.evidence, score)
+
+
+def levels(order: System | Judgement, of: Scored) -> list[torch.Tensor]:
+    """What candidates are ordered by: the first, among its equals the second, and so on; before constraints.
+
+    Example:
+        >>> nothing = Scored.plain(torch.zeros(1), torch.zeros(1, dtype=torch.float64))
+        >>> len(levels(System(), nothing)), len(levels(Judgement(Calibration(0, 1, 0, 0), System()), nothing))
+        (2, 3)
+    """
+    if isinstance(order, System):
+        key = keys(order, of)
+        return [key.first, key.second]
+    c = order.calibration
+    lift = torch.where(of.reached, c.p_w * of.p_w + c.reached, 0.0)
+    return [sigmoid(c.intercept + c.score * of.wide_score + lift), *levels(order.ties, of)]
 
 
 @dataclass(frozen=True)
@@ -169,11 +190,13 @@ def prepare(
     side: Side,
     known: Pairs,
     asked: Pairs = NOTHING,
+    whole: bool = False,
 ) -> Queries:
-    """Scores a batch of queries; `known` are the candidates that do not compete."""
+    """Scores a batch of queries, or the whole triples they make; `known` are the candidates that do not compete."""
     n, entities = len(known_entity), rules.reached.entities
-    score = embedding.score_all(known_entity, relations, side) if embedding else torch.zeros(n, entities)
-    score = score.contiguous()
+    score = torch.zeros(n, entities)
+    if embedding:
+        score = (embedding.score_answers if whole else embedding.score_all)(known_entity, relations, side).contiguous()
     base = rules.base[relations]
     on = partial(to, score.device)
 

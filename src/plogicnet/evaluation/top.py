@@ -5,9 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from plogicnet.evaluation.calibration import Calibration
 from plogicnet.evaluation.memory import batch_size, device_of, in_batches
-from plogicnet.evaluation.systems import NOTHING, Keys, Queries, Scored, System, keys, prepare
+from plogicnet.evaluation.systems import NOTHING, Judgement, Queries, Scored, System, levels, prepare
 from plogicnet.graph import Answers, BoolArray, IntArray, Side
 from plogicnet.kge import Embedding
 from plogicnet.mln import RuleScores
@@ -33,7 +32,7 @@ class Top:
 def top_k(
     embedding: Embedding | None,
     rules: RuleScores,
-    system: System | Calibration,
+    system: System | Judgement,
     known_entity: IntArray,
     relations: IntArray,
     side: Side,
@@ -61,7 +60,9 @@ def top_k(
         def work(start: int, stop: int) -> None:
             part, about = known_entity[start:stop], relations[start:stop]
             facts = known.lookup(part, about)[:2] if known else NOTHING
-            queries = prepare(embedding, rules, part, about, side, facts if filtered else NOTHING)
+            left_out = facts if filtered else NOTHING
+            whole = isinstance(system, Judgement)  # probabilities are fitted to the scores of whole triples
+            queries = prepare(embedding, rules, part, about, side, left_out, whole=whole)
             found = _best(queries, system, k).cpu().numpy()
             top.entities[start:stop] = found
             marked = np.isin(np.arange(len(part))[:, None] * entities + found, facts[0] * entities + facts[1])
@@ -72,7 +73,7 @@ def top_k(
     return top
 
 
-def _best(queries: Queries, system: System | Calibration, k: int) -> torch.Tensor:
+def _best(queries: Queries, system: System | Judgement, k: int) -> torch.Tensor:
     """The k best of each query: among its k best plain candidates and all special ones."""
     n = len(queries.score)
     rerank = system.rerank if isinstance(system, System) and system.embedding and not system.by_score else 0
@@ -82,15 +83,14 @@ def _best(queries: Queries, system: System | Calibration, k: int) -> torch.Tenso
     owner = torch.arange(n, device=score.device)[:, None].expand_as(candidate)
     there = score > -torch.inf
     plain = Scored.plain(score[there], queries.base[owner[there]])
-    special = keys(system, queries.special)
-    if not isinstance(system, System) or system.constraint:
-        special = special.barring(queries.barred)
-    both = [keys(system, plain), special]
-    key = Keys(torch.cat([x.first for x in both]), torch.cat([x.second for x in both]))
+    bars = not isinstance(system, System) or system.constraint
+    barred = queries.barred & bars
+    special = [level.masked_fill(barred, -torch.inf) for level in levels(system, queries.special)]
+    both = [torch.cat(level) for level in zip(levels(system, plain), special, strict=True)]
     scores = torch.cat([plain.score, queries.special.score])
     owner, candidate = torch.cat([owner[there], queries.owner]), torch.cat([candidate[there], queries.candidate])
-    below = (scores < least[owner]) & (key.second > -torch.inf)
-    order = _order(owner, key.first.masked_fill(below, -torch.inf), key.second, candidate)
+    below = (scores < least[owner]) & (both[-1] > -torch.inf)
+    order = _order(owner, [both[0].masked_fill(below, -torch.inf), *both[1:]], candidate)
     owner, candidate = owner[order], candidate[order]
     place = torch.arange(len(owner), device=owner.device) - torch.searchsorted(owner, owner)
     found = torch.full((n, k), -1, device=owner.device)
@@ -99,10 +99,10 @@ def _best(queries: Queries, system: System | Calibration, k: int) -> torch.Tenso
     return found
 
 
-def _order(owner: torch.Tensor, first: torch.Tensor, second: torch.Tensor, candidate: torch.Tensor) -> torch.Tensor:
+def _order(owner: torch.Tensor, by: list[torch.Tensor], candidate: torch.Tensor) -> torch.Tensor:
     """By query, then keys from high to low, then number: stable sorts from the last to the first."""
     order = torch.argsort(candidate, stable=True)
-    for key in (second, first):
+    for key in reversed(by):
         order = order[torch.argsort(key[order], descending=True, stable=True)]
     return order[torch.argsort(owner[order], stable=True)]
 

@@ -7,6 +7,7 @@ from plogicnet.graph.sources import make_graph, open_graph, read_triples
 from plogicnet.graph.splitting import parse_shares, split_triples
 from plogicnet.graph.triples import (
     HEAD,
+    OPEN,
     RELATION,
     TAIL,
     Answers,
@@ -25,6 +26,7 @@ from plogicnet.graph.writers import quoted, write_graph
 __all__ = [
     "CATEGORIES",
     "HEAD",
+    "OPEN",
     "RELATION",
     "SPLITS",
     "TAIL",

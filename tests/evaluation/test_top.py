@@ -2,12 +2,14 @@
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy import special
 from test_ranking import COMBINES, World, forbidden, slow_key, worlds
 
 from plogicnet.evaluation import Calibration, Judgement, System, top_k
+from plogicnet.evaluation.top import highest, highest_in_tensors
 from plogicnet.graph import Side
 
 SYSTEMS = [
@@ -77,3 +79,18 @@ def test_no_query_has_no_answer() -> None:
     world = World(3, {"train": [(0, 0, 1)], "valid": [], "test": []}, np.zeros((1, 3, 3)), {}, [0.0], [False])
     nothing = np.empty(0, dtype=np.int64)
     assert top_k(world.embedding, world.rules, System(), nothing, nothing, "tail", k=2).entities.shape == (0, 2)
+
+
+@given(st.data())
+@settings(deadline=None, max_examples=200)
+def test_the_highest_of_each_row_are_the_first_of_a_stable_sort(data: st.DataObject) -> None:
+    rows, columns = data.draw(st.integers(0, 3)), data.draw(st.integers(1, 40))
+    k = data.draw(st.integers(1, columns))
+    values = st.sampled_from([-np.inf, -2.5, -0.0, 0.0, 1.0, 1.5, 7.0])
+    drawn = data.draw(st.lists(values, min_size=rows * columns, max_size=rows * columns))
+    scores = np.array(drawn, dtype=np.float32).reshape(rows, columns)
+    expected = np.argsort(-scores, axis=1, kind="stable")[:, :k]
+    for way in (highest, highest_in_tensors):
+        best, place = (x.numpy() for x in way(torch.from_numpy(scores), k))
+        np.testing.assert_array_equal(np.sort(place, axis=1), np.sort(expected, axis=1))
+        np.testing.assert_array_equal(best, np.take_along_axis(scores, place, axis=1))

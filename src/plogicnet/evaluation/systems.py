@@ -194,8 +194,9 @@ def prepare(
 ) -> Queries:
     """Scores a batch of queries, or the whole triples they make; `known` are the candidates that do not compete."""
     n, entities = len(known_entity), rules.reached.entities
-    score = torch.zeros(n, entities)
-    if embedding:
+    if embedding is None:
+        score = torch.zeros(n, entities)
+    else:
         score = (embedding.score_answers if whole else embedding.score_all)(known_entity, relations, side).contiguous()
     base = rules.base[relations]
     on = partial(to, score.device)

@@ -15,7 +15,7 @@ from plogicnet.graph import datasets
 from plogicnet.graph.dictionaries import read_dictionary, read_labels, read_openke
 from plogicnet.graph.download import fetch
 from plogicnet.graph.knowledge_graph import SPLITS, KnowledgeGraph
-from plogicnet.graph.readers import COLUMNS, SUFFIXES, Rows, read_rows, rows_of
+from plogicnet.graph.readers import SUFFIXES, Rows, read_rows, rows_of
 from plogicnet.graph.splitting import Shares, split_triples
 from plogicnet.graph.triples import HEAD, RELATION, TAIL, IntArray, as_triples
 from plogicnet.graph.vocabulary import Vocabulary
@@ -69,17 +69,6 @@ def make_graph(train: Any, valid: Any = (), test: Any = (), name: str = "graph")
     """
     rows = [rows_of(data, split) for split, data in zip(SPLITS, (train, valid, test), strict=True)]
     return _announced(_numbered(rows, name), rows)
-
-
-def read_triples(file: Path, graph: KnowledgeGraph) -> IntArray:
-    """Reads a file of triples in the names of a graph.
-
-    Example:
-        >>> read_triples(Path("candidates.tsv"), graph)  # doctest: +SKIP
-    """
-    table = read_rows(file).table
-    vocabularies = (graph.entities, graph.relations, graph.entities)
-    return np.stack([v.ids(table[c].to_pylist()) for v, c in zip(vocabularies, COLUMNS, strict=True)], axis=1)
 
 
 def _find_data_set(name: str, progress: Progress) -> Path:

@@ -1,0 +1,210 @@
+"""The commands that give what a run has found: predict and export."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from plogicnet.cli.settings import Device, Json, Run, Threads, duration, print_json, require_folder
+from plogicnet.cli.train import load_run
+from plogicnet.errors import InputError
+
+if TYPE_CHECKING:
+    from plogicnet.graph import IntArray, KnowledgeGraph
+    from plogicnet.model import PLogicNet
+    from plogicnet.prediction import Judged
+
+    Found = tuple[IntArray | None, Judged]
+
+SHOWN = 10
+JUDGE_AT_ONCE = 1 << 16
+AllPairs = Annotated[
+    bool, typer.Option("--all-pairs", help="Look among all pairs of entities, not only what a relation was seen with.")
+]
+
+
+def predict(
+    run: Run,
+    head: Annotated[str | None, typer.Option("--head", help="The head's name.")] = None,
+    relation: Annotated[str | None, typer.Option("--relation", help="The relation's name.")] = None,
+    tail: Annotated[str | None, typer.Option("--tail", help="The tail's name.")] = None,
+    queries: Annotated[
+        Path | None, typer.Option("--queries", help="A file of triples with ? or nothing for the part that is asked.")
+    ] = None,
+    triples: Annotated[Path | None, typer.Option("--triples", help="A file of triples to judge.")] = None,
+    complete: Annotated[bool, typer.Option("--complete", help="All missing facts of --min-probability.")] = False,
+    min_probability: Annotated[
+        float | None, typer.Option("--min-probability", min=0, max=1, help="Only what is so probable; 0.5 to complete.")
+    ] = None,
+    all_pairs: AllPairs = False,
+    top: Annotated[
+        int | None, typer.Option("--top", min=1, help="Only the best so many; 10 answers to a query unless told.")
+    ] = None,
+    include_known: Annotated[
+        bool, typer.Option("--include-known", help="Show training triples among the answers.")
+    ] = False,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Write to this file: .tsv, .csv, .jsonl (also .gz), .parquet or .nt.")
+    ] = None,
+    kind: Annotated[
+        str | None, typer.Option("--format", help="tsv, csv, jsonl, parquet or nt; else by ending.")
+    ] = None,
+    device: Device = None,
+    threads: Threads = None,
+    as_json: Json = False,
+) -> None:
+    """The most probable answers to queries with one part left open; or judge triples; or complete the graph."""
+    from plogicnet.output import COLUMNS, QUERY, kind_of, table_of, writing
+    from plogicnet.prediction import most_probable, query_of
+
+    named = (head, relation, tail)
+    given = 3 - named.count(None)
+    if sum([given > 0, queries is not None, triples is not None, complete]) != 1 or given not in (0, 2):
+        kinds = "two of --head, --relation, --tail; or --queries FILE; or --triples FILE; or --complete"
+        raise InputError(f"ask one thing: {kinds}")
+    if all_pairs and not complete:
+        raise InputError("--all-pairs goes with --complete")
+    if include_known and (complete or triples is not None):
+        raise InputError(
+            "--include-known is for queries: completion is of what is not known, and triples are all judged"
+        )
+    if kind is not None and out is None:
+        raise InputError("--format goes with --out FILE")
+    require_folder(out)
+    if out is not None:
+        kind_of(out, kind)
+    model = load_run(run, device, threads)
+    f = model.fitted
+    if complete:
+        found = _completed(model, 0.5 if min_probability is None else min_probability, all_pairs, top, out is None)
+    elif triples is not None:
+        found = _judged(model, triples, top)
+    else:
+        found = _answered(model, query_of(f.graph, *named) if queries is None else queries, top, include_known)
+    columns = (*COLUMNS, *([QUERY] if queries is not None else []))
+    tables, written, best = [], 0, f.nothing()
+    with nullcontext(None) if out is None else writing(out, columns, kind) as write:
+        for query, judged in found:
+            if min_probability is not None and not complete:
+                likely = judged.probability >= min_probability
+                query, judged = None if query is None else query[likely], judged.take(likely)
+            written += len(judged)
+            table = table_of(judged, f.graph, query if queries is not None else None)
+            if write is None:
+                tables.append(table)
+            else:
+                write(table)
+                best = most_probable(f, [best, judged], SHOWN)
+    if out is not None:
+        tables = [table_of(best, f.graph)]
+    rows = [row for table in tables for row in table.to_pylist()]
+    if as_json:
+        print_json({"predictions": rows} | ({} if out is None else {"out": str(out), "written": written}))
+        return
+    _show(rows, named, f.graph)
+    if out is not None:
+        print(f"{written:,} predictions written to {out}")
+    elif complete and len(rows) == (top or SHOWN):
+        print("these are the most probable ones; --top N shows more, and --out FILE writes all", file=sys.stderr)
+
+
+def _completed(
+    model: "PLogicNet", least: float, all_pairs: bool, top: int | None, to_screen: bool
+) -> "Iterator[Found]":
+    """The missing facts: piece by piece, or only the best of them; what it costs is said first."""
+    from plogicnet.prediction import complete, ends, seconds_to_score
+    from plogicnet.progress import for_stderr
+
+    f = model.fitted
+    size = sum(place.size for place in ends(f, all_pairs))
+    which = (
+        "all pairs of entities" if all_pairs else "pairs of entities that a relation was seen with, and what rules say"
+    )
+    print(
+        f"completing: {size:,} candidates ({which}), about {duration(seconds_to_score(f, all_pairs))} here to score",
+        file=sys.stderr,
+    )
+    if top is None and not to_screen:
+        yield from ((None, judged) for judged in model.missing(least, for_stderr(), all_pairs))
+    else:
+        yield None, complete(f, least, top or SHOWN, all_pairs, for_stderr())
+
+
+def _judged(model: "PLogicNet", file: Path, top: int | None) -> "Iterator[Found]":
+    """The triples of a file, in their order; or the most probable of them."""
+    from plogicnet.graph import read_triples
+    from plogicnet.prediction import most_probable
+    from plogicnet.progress import for_stderr
+
+    f = model.fitted
+    triples, best = read_triples(file, f.graph), f.nothing()
+    with for_stderr()("judging, triples", len(triples)) as advance:
+        for start in range(0, len(triples), JUDGE_AT_ONCE):
+            judged = f.judged(triples[start : start + JUDGE_AT_ONCE])
+            if top is None:
+                yield None, judged
+            else:
+                best = most_probable(f, [best, judged], top)
+            advance(len(judged))
+    if top is not None:
+        yield None, best
+
+
+def _answered(
+    model: "PLogicNet", queries: "Path | IntArray", top: int | None, include_known: bool
+) -> "Iterator[Found]":
+    """The best answers to one query, or to those of a file."""
+    from plogicnet.graph import read_queries
+    from plogicnet.progress import for_stderr, silent
+
+    many = isinstance(queries, Path)
+    numbers = read_queries(queries, model.fitted.graph) if isinstance(queries, Path) else queries
+    yield from model.answers(numbers, top or SHOWN, include_known, for_stderr() if many else silent)
+
+
+def _show(rows: list[dict[str, Any]], named: tuple[str | None, ...], graph: "KnowledgeGraph") -> None:
+    """A table; of many queries' answers, one for each."""
+    from itertools import groupby
+
+    from plogicnet.cli.show import console, fact, predictions_table
+
+    asked = f"{len(rows):,} triples" if named.count(None) == 3 else fact([name or "?" for name in named])
+    groups = [(f"query {n}", list(own)) for n, own in groupby(rows, key=lambda row: row.get("query")) if n]
+    for title, own in groups or [(asked, rows)]:
+        console().print(predictions_table(title, own, graph.labels))
+
+
+def export(
+    run: Run,
+    out: Annotated[Path, typer.Option("--out", help="The directory to write into.")],
+    parts: Annotated[
+        str, typer.Option("--parts", help="What to write, as vectors,rules.")
+    ] = "vectors,rules,predictions",
+    min_probability: Annotated[
+        float, typer.Option("--min-probability", min=0, max=1, help="How probable predictions are.")
+    ] = 0.5,
+    all_pairs: AllPairs = False,
+    kind: Annotated[str, typer.Option("--format", help="Of predictions: tsv, csv, jsonl, parquet or nt.")] = "tsv",
+    fixed: Annotated[
+        bool, typer.Option("--fixed-weights", help="Write rules so that --rules keeps their weights.")
+    ] = False,
+    device: Device = None,
+    threads: Threads = None,
+    as_json: Json = False,
+) -> None:
+    """Write vectors, rules and the completed graph as files for other programs."""
+    from plogicnet.export import Choice
+    from plogicnet.export import export as write
+    from plogicnet.progress import for_stderr
+
+    choice = Choice(tuple(part.strip() for part in parts.split(",")), min_probability, all_pairs, kind, fixed)
+    model = load_run(run, device, threads)
+    written = write(model.fitted, run / "embeddings.safetensors", out, choice, for_stderr())
+    if as_json:
+        print_json({"out": str(out), "files": sorted(p.name for p in out.iterdir())} | written)
+        return
+    for file in sorted(out.iterdir()):
+        print(file)

@@ -117,7 +117,7 @@ def writing(file: Path, columns: Sequence[str] = tuple(COLUMNS), kind: str | Non
     schema = pa.schema([(c, COLUMNS.get(c, pa.int64())) for c in columns])
     try:
         with replacing(file) as beside, made(beside, schema) as write:
-            yield lambda table: write(table.select(list(columns)))
+            yield lambda table: write(table.select(list(columns))) if len(table) else None
     except OSError as error:
         raise InputError(f"{file}: cannot be written: {error.strerror or error}") from None
 
@@ -194,22 +194,20 @@ def _stream(file: Path) -> Iterator[Any]:
 
 def _cells(table: pa.Table, spell: Callable[[str], str], missing: str) -> list[pa.Array]:
     """Each column as text; of the names, only those that occur are spelt."""
-    return [_text(table[c].combine_chunks(), spell, missing) for c in table.column_names]
+    return [_text(pa.concat_arrays(table[c].chunks), spell, missing) for c in table.column_names]
 
 
 def _text(column: Any, spell: Callable[[str], str], missing: str) -> pa.Array:
-    if isinstance(column, pa.ChunkedArray):  # of none
-        return pa.array([], pa.string())
     if pa.types.is_dictionary(column.type):
         used, at = np.unique(column.indices.to_numpy(), return_inverse=True)
-        return pa.array([spell(name) for name in column.dictionary.take(pa.array(used)).to_pylist()]).take(pa.array(at))
+        names = column.dictionary.take(pa.array(used)).to_pylist()
+        return pa.array([spell(name) for name in names], pa.string()).take(pa.array(at))
     return column.cast(pa.string()).fill_null(missing)
 
 
 def _write_lines(stream: Any, cells: Sequence[Any], separator: str = "") -> None:
     joined = pc.binary_join_element_wise(*(pa.scalar(c) if isinstance(c, str) else c for c in cells), separator)
-    if len(joined):
-        stream.write(("\n".join(joined.to_pylist()) + "\n").encode())
+    stream.write(("\n".join(joined.to_pylist()) + "\n").encode())
 
 
 WRITERS = {"tsv": _tsv, "csv": _csv, "jsonl": _jsonl, "parquet": _parquet, "nt": _nt}

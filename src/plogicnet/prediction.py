@@ -322,20 +322,30 @@ class Ends:
     Attributes:
         heads: each is asked with every tail.
         tails: see heads.
-        others: further heads, of which only what rules conclude is judged.
-        concluded: how many triples rules conclude.
+        concluded: the heads of the triples that rules conclude, one for each.
     """
 
     relation: int
     heads: IntArray
     tails: IntArray
-    others: IntArray
-    concluded: int
+    concluded: IntArray
 
     @property
     def size(self) -> int:
         """How many candidates there are, known facts among them."""
-        return len(self.heads) * len(self.tails) + self.concluded
+        return len(self.heads) * len(self.tails) + len(self.concluded)
+
+    def pieces(self) -> Iterator[tuple[IntArray, IntArray, int]]:
+        """The heads some at a time: those that are asked with every tail, all of them, and how many candidates."""
+        every, counts = np.unique(np.concatenate([self.heads, self.concluded]), return_counts=True)
+        asked = np.isin(every, self.heads)
+        sums = np.append(0, np.cumsum(counts + asked * (len(self.tails) - 1)))
+        start = 0
+        while start < len(every):
+            stop = max(start + 1, int(np.searchsorted(sums, sums[start] + AT_ONCE, "right")) - 1)
+            part = slice(start, stop)
+            yield every[part][asked[part]], every[part], int(sums[stop] - sums[start])
+            start = stop
 
 
 def ends(f: Fitted, all_pairs: bool = False) -> Iterator[Ends]:
@@ -348,10 +358,8 @@ def ends(f: Fitted, all_pairs: bool = False) -> Iterator[Ends]:
     every = np.arange(len(f.graph.entities))
     for relation in range(len(f.graph.relations)):
         facts = train[train[:, RELATION] == relation]
-        concluded = hidden[hidden[:, RELATION] == relation]
         heads, tails = (every, every) if all_pairs else (np.unique(facts[:, HEAD]), np.unique(facts[:, TAIL]))
-        others = np.setdiff1d(concluded[:, HEAD], heads)
-        yield Ends(relation, heads, tails, others, len(concluded))
+        yield Ends(relation, heads, tails, hidden[hidden[:, RELATION] == relation][:, HEAD])
 
 
 def completions(
@@ -369,19 +377,9 @@ def completions(
     places = list(ends(f, all_pairs))
     with progress("completing, candidates", sum(place.size for place in places)) as advance:
         for place in places:
-            for asked, heads in _pieces(place):
+            for asked, heads, candidates in place.pieces():
                 yield _missing(f, place, asked, heads, at_least())
-                advance(len(asked) * len(place.tails))
-            advance(place.concluded)
-
-
-def _pieces(place: Ends) -> Iterator[tuple[IntArray, IntArray]]:
-    """A relation's heads some at a time: those that are asked with every tail, and all of them."""
-    heads = np.union1d(place.heads, place.others)
-    step = max(1, AT_ONCE // max(1, len(place.tails)))
-    for start in range(0, len(heads), step):
-        part = heads[start : start + step]
-        yield part[np.isin(part, place.heads, assume_unique=True)], part
+                advance(candidates)
 
 
 def _missing(f: Fitted, place: Ends, asked: IntArray, heads: IntArray, least: float) -> Judged:
@@ -464,7 +462,7 @@ def seconds_to_score(f: Fitted, all_pairs: bool = False) -> float:
     """
     places = list(ends(f, all_pairs))
     place = max(places, key=lambda place: place.size)
-    asked = next(_pieces(place), (place.heads, place.heads))[0]
+    asked = next(place.pieces(), (place.heads,))[0]
     taken = []
     for _ in range(2):  # the first warms up
         started = time.perf_counter()

@@ -57,8 +57,10 @@ def predict(
     as_json: Json = False,
 ) -> None:
     """The most probable answers to queries with one part left open; or judge triples; or complete the graph."""
+    from plogicnet.graph import read_queries
     from plogicnet.output import COLUMNS, QUERY, kind_of, table_of, writing
     from plogicnet.prediction import most_probable, query_of
+    from plogicnet.progress import for_stderr, silent
 
     named = (head, relation, tail)
     given = 3 - named.count(None)
@@ -77,13 +79,16 @@ def predict(
     if out is not None:
         kind_of(out, kind)
     model = load_run(run, device, threads)
-    f = model.fitted
+    f, asked = model.fitted, None
+    found: Iterator[Found]
     if complete:
         found = _completed(model, 0.5 if min_probability is None else min_probability, all_pairs, top, out is None)
     elif triples is not None:
         found = _judged(model, triples, top)
     else:
-        found = _answered(model, query_of(f.graph, *named) if queries is None else queries, top, include_known)
+        asked = query_of(f.graph, *named) if queries is None else read_queries(queries, f.graph)
+        shown = silent if queries is None else for_stderr()
+        found = model.answers(asked, top or SHOWN, include_known, shown)
     columns = (*COLUMNS, *([QUERY] if queries is not None else []))
     tables, written, best = [], 0, f.nothing()
     with nullcontext(None) if out is None else writing(out, columns, kind) as write:
@@ -104,7 +109,7 @@ def predict(
     if as_json:
         print_json({"predictions": rows} | ({} if out is None else {"out": str(out), "written": written}))
         return
-    _show(rows, named, f.graph)
+    _show(rows, None if out else asked, f.graph)
     if out is not None:
         print(f"{written:,} predictions written to {out}")
     elif complete and len(rows) == (top or SHOWN):
@@ -119,12 +124,12 @@ def _completed(
     from plogicnet.progress import for_stderr
 
     f = model.fitted
-    size = sum(place.size for place in ends(f, all_pairs))
+    size, seconds = sum(place.size for place in ends(f, all_pairs)), max(1.0, seconds_to_score(f, all_pairs))
     which = (
         "all pairs of entities" if all_pairs else "pairs of entities that a relation was seen with, and what rules say"
     )
     print(
-        f"completing: {size:,} candidates ({which}), about {duration(seconds_to_score(f, all_pairs))} here to score",
+        f"completing: {size:,} candidates ({which}), about {duration(seconds)} here to score",
         file=sys.stderr,
     )
     if top is None and not to_screen:
@@ -153,28 +158,20 @@ def _judged(model: "PLogicNet", file: Path, top: int | None) -> "Iterator[Found]
         yield None, best
 
 
-def _answered(
-    model: "PLogicNet", queries: "Path | IntArray", top: int | None, include_known: bool
-) -> "Iterator[Found]":
-    """The best answers to one query, or to those of a file."""
-    from plogicnet.graph import read_queries
-    from plogicnet.progress import for_stderr, silent
-
-    many = isinstance(queries, Path)
-    numbers = read_queries(queries, model.fitted.graph) if isinstance(queries, Path) else queries
-    yield from model.answers(numbers, top or SHOWN, include_known, for_stderr() if many else silent)
-
-
-def _show(rows: list[dict[str, Any]], named: tuple[str | None, ...], graph: "KnowledgeGraph") -> None:
-    """A table; of many queries' answers, one for each."""
+def _show(rows: list[dict[str, Any]], asked: "IntArray | None", graph: "KnowledgeGraph") -> None:
+    """A table; of several queries' answers, one for each."""
     from itertools import groupby
 
     from plogicnet.cli.show import console, fact, predictions_table
 
-    asked = f"{len(rows):,} triples" if named.count(None) == 3 else fact([name or "?" for name in named])
-    groups = [(f"query {n}", list(own)) for n, own in groupby(rows, key=lambda row: row.get("query")) if n]
-    for title, own in groups or [(asked, rows)]:
-        console().print(predictions_table(title, own, graph.labels))
+    if asked is None:
+        console().print(predictions_table(f"{len(rows):,} triples", rows, graph.labels))
+        return
+    for number, own in groupby(rows, key=lambda row: row.get("query", 1)):
+        h, r, t = asked[number - 1].tolist()
+        names = (graph.entities.names[h], graph.relations.names[r], graph.entities.names[t])
+        words = ["?" if n < 0 else name for n, name in zip((h, r, t), names, strict=True)]
+        console().print(predictions_table(fact(words), list(own), graph.labels))
 
 
 def export(

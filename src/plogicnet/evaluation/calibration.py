@@ -38,7 +38,8 @@ class Calibration:
 
     def probability(self, columns: FloatArray) -> FloatArray:
         """σ of the weighted columns (score, p_w, reached)."""
-        return np.asarray(special.expit(self.intercept + columns @ np.array([self.score, self.p_w, self.reached])))
+        score, p_w, reached = columns.T  # no matrix product: it rounds differently for one row and for many
+        return np.asarray(special.expit(self.intercept + self.score * score + self.p_w * p_w + self.reached * reached))
 
     def to_json(self) -> dict[str, float]:
         """The coefficients."""

@@ -139,8 +139,8 @@ def levels(order: System | Judgement, of: Scored) -> list[torch.Tensor]:
         key = keys(order, of)
         return [key.first, key.second]
     c = order.calibration
-    lift = torch.where(of.reached, c.p_w * of.p_w + c.reached, 0.0)
-    return [sigmoid(c.intercept + c.score * of.wide_score + lift), *levels(order.ties, of)]
+    odds = c.intercept + c.score * of.wide_score
+    return [sigmoid(torch.where(of.reached, odds + c.p_w * of.p_w + c.reached, odds)), *levels(order.ties, of)]
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from pyarrow import csv
 
 from plogicnet.errors import InputError
 from plogicnet.files import replacing
-from plogicnet.graph import FloatArray, IntArray, KnowledgeGraph, iri, quoted
+from plogicnet.graph import IntArray, KnowledgeGraph, iri, quoted
 from plogicnet.prediction import Judged
 
 KINDS = {
@@ -29,7 +29,7 @@ KINDS = {
     ".nt": "nt",
 }
 ROW_GROUP = 1 << 16
-"""So many rows, or a piece more, make a row group of a Parquet file; no more wait to be written."""
+"""Pieces are gathered until they make so many rows, which are a row group of a Parquet file; no more wait."""
 NAME = pa.dictionary(pa.int32(), pa.string())
 TRIPLE: dict[str, Any] = {"head": NAME, "relation": NAME, "tail": NAME}
 COLUMNS: dict[str, Any] = {
@@ -130,7 +130,7 @@ def _parquet(file: Path, schema: pa.Schema) -> Iterator[Write]:
 
         def flush() -> None:
             if gathered:
-                writer.write_table(pa.concat_tables(gathered), row_group_size=ROW_GROUP)
+                writer.write_table(pa.concat_tables(gathered))
                 gathered.clear()
 
         def write(table: pa.Table) -> None:
@@ -213,7 +213,7 @@ def _write_lines(stream: Any, cells: Sequence[Any], separator: str = "") -> None
 WRITERS = {"tsv": _tsv, "csv": _csv, "jsonl": _jsonl, "parquet": _parquet, "nt": _nt}
 
 
-def write_vectors(vectors: FloatArray, names: Sequence[str], file: Path) -> None:
+def write_vectors(vectors: "np.ndarray[Any, Any]", names: Sequence[str], file: Path) -> None:
     """Writes FILE.npy, and FILE.tsv with a name and its vector on each line.
 
     Example:

@@ -28,7 +28,8 @@ from plogicnet.kge.sampling import Passes, Queries, Sampler, explicit_negatives,
 from plogicnet.kge.training import Descent, Stepper, train
 from plogicnet.progress import Progress, silent
 
-SCORE_AT_ONCE = 65_536
+SCORE_AT_ONCE = {"cpu": 8_192, "cuda": 65_536}
+"""So many triples are gathered at once: on a CPU no more than its caches hold."""
 ASK_AT_ONCE = 4_096
 WORTH_THREADS = 1 << 24
 """From so many differences of coordinates a step on, several threads are worth their overhead."""
@@ -211,8 +212,9 @@ class VectorModel:
         """The scores of given triples."""
         pieces = [torch.empty(0, device=self.device)]
         sides: list[Side] = ["tail", "head"] if self.geometry.reciprocal else ["tail"]
-        for start in range(0, len(triples), SCORE_AT_ONCE):
-            part = triples[start : start + SCORE_AT_ONCE]
+        step = SCORE_AT_ONCE[self.device.type]
+        for start in range(0, len(triples), step):
+            part = triples[start : start + step]
             pieces.append(torch.stack([self._pairs(part, side) for side in sides]).mean(0))
         return self._scaled(torch.cat(pieces))
 

@@ -451,6 +451,8 @@ def most_probable(f: Fitted, parts: Sequence[Judged], top: int | None) -> Judged
         >>> most_probable(fitted, [fitted.judged(graph.test)], top=3)  # doctest: +SKIP
     """
     judged = Judged.joined(parts)
+    if top is not None and len(judged) > top:  # only what may be among them is put in order
+        judged = judged.take(judged.probability >= np.partition(judged.probability, -top)[-top])
     return judged.take(judged.order(f.ties)[:top])
 
 

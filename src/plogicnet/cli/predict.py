@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Iterator
-from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -58,8 +57,8 @@ def predict(
 ) -> None:
     """The most probable answers to queries with one part left open; or judge triples; or complete the graph."""
     from plogicnet.graph import read_queries
-    from plogicnet.output import COLUMNS, QUERY, kind_of, table_of, writing
-    from plogicnet.prediction import most_probable, query_of
+    from plogicnet.output import kind_of, table_of
+    from plogicnet.prediction import query_of
     from plogicnet.progress import for_stderr, silent
 
     named = (head, relation, tail)
@@ -70,50 +69,60 @@ def predict(
     if all_pairs and not complete:
         raise InputError("--all-pairs goes with --complete")
     if include_known and (complete or triples is not None):
-        raise InputError(
-            "--include-known is for queries: completion is of what is not known, and triples are all judged"
-        )
+        raise InputError("--include-known is for queries; given triples are judged in any case")
     if kind is not None and out is None:
         raise InputError("--format goes with --out FILE")
     require_folder(out)
     if out is not None:
         kind_of(out, kind)
     model = load_run(run, device, threads)
-    f, asked = model.fitted, None
+    graph, asked = model.fitted.graph, None
     found: Iterator[Found]
     if complete:
         found = _completed(model, 0.5 if min_probability is None else min_probability, all_pairs, top, out is None)
     elif triples is not None:
-        found = _judged(model, triples, top)
+        found = _likely(_judged(model, triples, top), min_probability)
     else:
-        asked = query_of(f.graph, *named) if queries is None else read_queries(queries, f.graph)
+        asked = query_of(graph, *named) if queries is None else read_queries(queries, graph)
         shown = silent if queries is None else for_stderr()
-        found = model.answers(asked, top or SHOWN, include_known, shown)
-    columns = (*COLUMNS, *([QUERY] if queries is not None else []))
-    tables, written, best = [], 0, f.nothing()
-    with nullcontext(None) if out is None else writing(out, columns, kind) as write:
-        for query, judged in found:
-            if min_probability is not None and not complete:
-                likely = judged.probability >= min_probability
-                query, judged = None if query is None else query[likely], judged.take(likely)
-            written += len(judged)
-            table = table_of(judged, f.graph, query if queries is not None else None)
-            if write is None:
-                tables.append(table)
-            else:
-                write(table)
-                best = most_probable(f, [best, judged], SHOWN)
+        found = _likely(model.answers(asked, top or SHOWN, include_known, shown), min_probability)
+    many, told = queries is not None, {}
     if out is not None:
-        tables = [table_of(best, f.graph)]
+        written, best = _written(found, model, out, kind, many)
+        found, asked, told = iter([(None, best)]), None, {"out": str(out), "written": written}
+    tables = (table_of(judged, graph, query if many else None) for query, judged in found)
     rows = [row for table in tables for row in table.to_pylist()]
     if as_json:
-        print_json({"predictions": rows} | ({} if out is None else {"out": str(out), "written": written}))
+        print_json({"predictions": rows} | told)
         return
-    _show(rows, None if out else asked, f.graph)
+    _show(rows, asked, graph)
     if out is not None:
-        print(f"{written:,} predictions written to {out}")
+        print(f"{told['written']:,} predictions written to {out}")
     elif complete and len(rows) == (top or SHOWN):
         print("these are the most probable ones; --top N shows more, and --out FILE writes all", file=sys.stderr)
+
+
+def _written(
+    found: "Iterator[Found]", model: "PLogicNet", out: Path, kind: str | None, many: bool
+) -> "tuple[int, Judged]":
+    """Writes what is found to a file as it comes; gives how much that was, and the best of it."""
+    from plogicnet.output import COLUMNS, QUERY, table_of, writing
+    from plogicnet.prediction import most_probable
+
+    f = model.fitted
+    count, best = 0, f.nothing()
+    with writing(out, (*COLUMNS, *([QUERY] if many else [])), kind) as write:
+        for query, judged in found:
+            write(table_of(judged, f.graph, query if many else None))
+            count, best = count + len(judged), most_probable(f, [best, judged], SHOWN)
+    return count, best
+
+
+def _likely(found: "Iterator[Found]", least: float | None) -> "Iterator[Found]":
+    """What is at least as probable as asked for."""
+    for query, judged in found:
+        rows = judged.probability >= (least or 0.0)
+        yield None if query is None else query[rows], judged.take(rows)
 
 
 def _completed(

@@ -82,9 +82,18 @@ def count_keys_in_tensors(
 
 
 def spread(work: Callable[[int], None], rows: int) -> None:
-    """Some rows at a time, on as many threads as torch uses."""
+    """Some rows at a time, on as many threads as torch uses.
+
+    Example:
+        >>> spread(print, 100)  # doctest: +SKIP
+    """
     pieces = range(0, rows, ROWS_AT_ONCE)
-    with ThreadPoolExecutor(min(torch.get_num_threads(), len(pieces) or 1)) as pool:
+    threads = min(torch.get_num_threads(), len(pieces))
+    if threads <= 1:  # to start one takes longer than a few rows
+        for start in pieces:
+            work(start)
+        return
+    with ThreadPoolExecutor(threads) as pool:
         list(pool.map(work, pieces))
 
 

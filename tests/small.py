@@ -85,6 +85,12 @@ class TableEmbedding:
         r, e = torch.from_numpy(relations.copy()), torch.from_numpy(known.copy())
         return self.table[r, e] if side == "tail" else self.table[r, :, e]
 
+    def score_answers(
+        self, known: IntArray, relations: IntArray, side: Side, candidates: IntArray | None = None
+    ) -> torch.Tensor:
+        scores = self.score_all(known, relations, side)
+        return scores if candidates is None else scores[:, torch.from_numpy(candidates.copy())]
+
     def vectors(self) -> torch.Tensor | None:
         return None
 

@@ -3,6 +3,7 @@
 import json
 import logging
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from plogicnet import PLogicNet
 from plogicnet.config import Config
 from plogicnet.errors import InputError
-from plogicnet.evaluation import Calibration, top_k
+from plogicnet.evaluation import Calibration, Judgement, top_k
 from plogicnet.fitted import Fitted, Prediction
 from plogicnet.graph import KnowledgeGraph, Side, add_facts, as_triples
 from plogicnet.grounding import Chain, Counting
@@ -201,13 +202,13 @@ def test_the_best_answers_by_top_k_are_the_sorted_probabilities(larger: PLogicNe
         for relation in range(len(f.graph.relations)):
             relations = np.full(len(asked), relation)
             known = f.graph.known(["train"], side)
-            top = top_k(f.outcome.embedding, f.rules, calibration, asked, relations, side, n, known)
+            top = top_k(f.outcome.embedding, f.rules, Judgement(calibration, f.ties), asked, relations, side, n, known)
             for entity, answers in zip(asked.tolist(), top.entities.tolist(), strict=True):
                 candidates = [(entity, relation, e) if side == "tail" else (e, relation, entity) for e in range(n)]
                 kept = as_triples([c for c in candidates if not f.graph.observed.contains(as_triples([c]))[0]])
                 got = [candidates[e] for e in answers if e >= 0]
                 assert sorted(got) == sorted(map(tuple, kept.tolist()))
-                judge = Fitted(f.graph, f.outcome, calibration, 0).probability
+                judge = replace(f, calibration=calibration).probability
                 np.testing.assert_allclose(judge(as_triples(got)), np.sort(judge(kept))[::-1], rtol=1e-6, atol=1e-12)
 
 

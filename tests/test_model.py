@@ -132,7 +132,7 @@ def completion_candidates(model: PLogicNet) -> list[Triple]:
 def test_complete_is_brute_force_over_its_candidates(
     model: PLogicNet, least: float, top: int | None, at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("plogicnet.model.JUDGE_AT_ONCE", at_once)
+    monkeypatch.setattr("plogicnet.prediction.AT_ONCE", at_once)
     candidates = completion_candidates(model)
     judged = zip(candidates, model.judge(as_triples(candidates)), strict=True)
     good = [p for _, p in sorted(judged, key=lambda x: -x[1].probability) if p.probability >= least]

@@ -301,6 +301,15 @@ def systems(config: Config, lambda_: float) -> dict[str, System]:
     return named if config.em.embedding else {"rules": named["rules"], "plogicnet*": star}
 
 
+def ties(config: Config, outcome: Outcome) -> System:
+    """pLogicNet*'s order over all candidates: what decides between predictions of equal probability.
+
+    Example:
+        >>> ties(Config(), outcome)  # doctest: +SKIP
+    """
+    return replace(systems(config, outcome.lambda_)["plogicnet*"], rerank=0)
+
+
 def validate(
     graph: KnowledgeGraph, config: Config, embedding: Embedding | None, rules: RuleScores, progress: Progress
 ) -> tuple[float, dict[str, dict[str, float]]]:

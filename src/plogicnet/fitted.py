@@ -1,15 +1,31 @@
-"""A trained model as data: what predictions and explanations are made from."""
+"""A trained model as data, and the one place where a probability is made of what its two halves say."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
+import torch
 from scipy import special
 
 from plogicnet.em import Outcome
-from plogicnet.evaluation import Calibration, columns_of
-from plogicnet.graph import FloatArray, IntArray, KnowledgeGraph
+from plogicnet.evaluation import Calibration, Scored, System, columns_of, levels
+from plogicnet.graph import (
+    HEAD,
+    RELATION,
+    TAIL,
+    Answers,
+    BoolArray,
+    FloatArray,
+    IntArray,
+    KnowledgeGraph,
+    Side,
+    as_triples,
+)
 from plogicnet.mln import RuleScores, probability
+
+SIDES: tuple[Side, Side] = ("head", "tail")
 
 
 @dataclass(frozen=True)
@@ -36,34 +52,168 @@ class Prediction:
 
 
 @dataclass(frozen=True)
+class Judged:
+    """Judged triples in columns.
+
+    Attributes:
+        probability: the calibrated probability; zero for what a constraint rules out.
+        score: the embedding's score (logit q); zeros without an embedding, NaN where an entity has no vector.
+        log_odds: the rules' log-odds.
+        base: the log-odds of the relation's base rate.
+        reached: whether a rule reaches the triple.
+        known: whether it is a training triple.
+        forbidden: whether a constraint rules it out.
+        embedded: whether there is an embedding.
+    """
+
+    triples: IntArray
+    probability: FloatArray
+    score: FloatArray
+    log_odds: FloatArray
+    base: FloatArray
+    reached: BoolArray
+    known: BoolArray
+    forbidden: BoolArray
+    embedded: bool
+
+    def __len__(self) -> int:
+        return len(self.triples)
+
+    @property
+    def q(self) -> FloatArray | None:
+        """The embedding's own probability; NaN where an entity has no vector."""
+        return np.asarray(special.expit(self.score)) if self.embedded else None
+
+    @property
+    def p_w(self) -> FloatArray:
+        """The rules' own probability."""
+        return probability(self.log_odds)
+
+    @property
+    def in_hidden(self) -> BoolArray:
+        """Whether a rule concludes it from training triples."""
+        return self.reached & ~self.known
+
+    def take(self, rows: IntArray | BoolArray) -> "Judged":
+        """Some of the rows, in the order given."""
+        return replace(self, **{c: getattr(self, c)[rows] for c in _COLUMNS})
+
+    @classmethod
+    def joined(cls, parts: "Sequence[Judged]") -> "Judged":
+        """The rows of all parts, of which there is at least one."""
+        columns: dict[str, Any] = {c: np.concatenate([getattr(part, c) for part in parts]) for c in _COLUMNS}
+        return replace(parts[0], **columns)
+
+    def order(self, ties: System, within: IntArray | None = None) -> IntArray:
+        """The rows from the most probable to the least, equals by a system and then by number; within groups, if any.
+
+        Example:
+            >>> judged.take(judged.order(System())[:10])  # doctest: +SKIP
+        """
+        on = torch.from_numpy
+        scored = Scored(on(self.score), on(self.base), on(self.log_odds - self.base), on(self.reached))
+        by = [np.where(self.forbidden, -np.inf, level.numpy()) for level in levels(ties, scored)]
+        keys = [self.triples[:, TAIL], self.triples[:, HEAD], self.triples[:, RELATION]]
+        keys += [-level for level in reversed(by)] + [-self.probability]
+        return np.lexsort(keys if within is None else [*keys, within])
+
+
+_COLUMNS = tuple(field.name for field in fields(Judged) if field.name != "embedded")
+
+
+@dataclass(frozen=True)
 class Fitted:
-    """A trained model: the graph, what EM left behind, and the calibration; with what is derived from them."""
+    """A trained model: the graph, what EM left behind, and the calibration; with what is derived from them.
+
+    Attributes:
+        candidates: how many rules were counted when they were mined.
+        ties: pLogicNet*'s order, which decides between equal probabilities.
+        added: how many facts were added since training.
+    """
 
     graph: KnowledgeGraph
     outcome: Outcome
     calibration: Calibration
     candidates: int
+    ties: System
     added: int = 0
-    """How many facts were added since training."""
 
     @cached_property
     def rules(self) -> RuleScores:
         """The rule model's answers."""
         return self.outcome.rule_model.scores(self.graph)
 
+    @cached_property
+    def known(self) -> dict[Side, Answers]:
+        """The training triples' answers to every query, by side."""
+        return {side: self.graph.known(["train"], side) for side in SIDES}
+
+    @cached_property
+    def hidden(self) -> Answers:
+        """The tails that rules conclude, for every head and relation."""
+        return Answers.of(self.outcome.rule_model.groundings.hidden, len(self.graph.entities), "tail")
+
     def probability(self, triples: IntArray) -> FloatArray:
         """The calibrated probability of triples; a constraint makes it zero."""
-        p = self.calibration.probability(columns_of(self.outcome.embedding, self.rules, triples))
-        return np.where(self.rules.forbidden(triples), 0.0, p)
+        return self.judged(triples).probability
 
-    def judge(self, triples: IntArray, rules: RuleScores) -> list[Prediction]:
-        """Judges given triples, in their order, by the vectors and by what the rules say of them."""
-        columns = columns_of(self.outcome.embedding, rules, triples)
-        p = np.where(rules.forbidden(triples), 0.0, self.calibration.probability(columns))
+    def judged(self, triples: IntArray, rules: RuleScores | None = None) -> Judged:
+        """Judges triples, in their order. This is the one place where a probability is made.
+
+        Args:
+            triples: what to judge.
+            rules: what the rules say of them, where that is known without the whole network.
+        """
+        rules = rules or self.rules
+        embedding = self.outcome.embedding
+        columns = columns_of(embedding, rules, triples)
+        forbidden = rules.forbidden(triples)
         odds, reached = rules.of_triples(triples)
-        known = self.graph.observed.contains(triples)
-        no_q = np.isnan(columns[:, 0]) | (self.outcome.embedding is None)
-        q = [None if none else value for none, value in zip(no_q, special.expit(columns[:, 0]).tolist(), strict=True)]
-        rest = (probability(odds), known, reached & ~known)
-        rows = zip(triples, p.tolist(), q, *(column.tolist() for column in rest), strict=True)
-        return [Prediction(*self.graph.names(triple), *judged) for triple, *judged in rows]
+        return Judged(
+            triples,
+            np.where(forbidden, 0.0, self.calibration.probability(columns)),
+            columns[:, 0],
+            odds,
+            rules.base[triples[:, RELATION]],
+            reached,
+            self.graph.observed.contains(triples),
+            forbidden,
+            embedding is not None,
+        )
+
+    def judge(self, triples: IntArray, rules: RuleScores | None = None) -> list[Prediction]:
+        """The same, in names."""
+        return predictions(self.judged(triples, rules), self.graph)
+
+    def nothing(self) -> Judged:
+        """No triple, judged."""
+        return self.judged(as_triples([]))
+
+
+def predictions(judged: Judged, graph: KnowledgeGraph) -> list[Prediction]:
+    """Judged triples one by one, in names.
+
+    Example:
+        >>> predictions(fitted.judged(graph.test[:3]), graph)  # doctest: +SKIP
+    """
+    q = judged.q
+    rows = zip(
+        judged.triples,
+        judged.probability.tolist(),
+        [None] * len(judged) if q is None else [None if np.isnan(value) else value for value in q.tolist()],
+        judged.p_w.tolist(),
+        judged.known.tolist(),
+        judged.in_hidden.tolist(),
+        strict=True,
+    )
+    return [Prediction(*graph.names(triple), *rest) for triple, *rest in rows]
+
+
+def prediction_rows(found: list[Prediction]) -> list[dict[str, object]]:
+    """Predictions as dictionaries, for JSON.
+
+    Example:
+        >>> prediction_rows([Prediction("a", "r", "b", 0.5, 0.5, 0.5, False, False)])[0]["head"]
+        'a'
+    """
+    return [asdict(p) for p in found]

@@ -2,17 +2,16 @@
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from scipy import special
 
-from plogicnet import run
+from plogicnet import prediction, run
 from plogicnet.config import Config
-from plogicnet.em import Outcome, Watch, begin, refit, run_em, systems
+from plogicnet.em import Outcome, Watch, begin, refit, run_em, systems, ties
 from plogicnet.errors import InputError
 from plogicnet.evaluation import (
     Calibration,
@@ -26,18 +25,17 @@ from plogicnet.evaluation import (
 )
 from plogicnet.explanation import PREMISES, explain
 from plogicnet.facts import with_facts
-from plogicnet.fitted import Fitted, Prediction
-from plogicnet.graph import HEAD, RELATION, TAIL, IntArray, KnowledgeGraph, TripleSet
+from plogicnet.fitted import Fitted, Judged, Prediction, prediction_rows, predictions
+from plogicnet.graph import OPEN, IntArray, KnowledgeGraph
 from plogicnet.grounding import Mined, Network, find_rules
 from plogicnet.kge import Checkpoint
 from plogicnet.mln import report as report_on_rules
+from plogicnet.prediction import query_of
 from plogicnet.progress import Clock, Progress, silent
 from plogicnet.rules import RuleTable, Statement, read_statements, statements_of
 
 __all__ = ["Announce", "Fitted", "PLogicNet", "Prediction", "prediction_rows"]
 log = logging.getLogger(__name__)
-JUDGE_AT_ONCE = 262_144
-KEEP_AT_MOST = 1_000_000
 Announce = Callable[[Mapping[str, Any]], None]
 
 
@@ -212,7 +210,7 @@ class PLogicNet:
         labels = sample(graph, "valid", ["train", "valid"], config.seed)
         labels = labels.take(~scores.forbidden(labels.triples))  # these are not judged by the regression
         calibration = calibrate_twice(columns_of(outcome.embedding, scores, labels.triples), labels)
-        self._fitted = Fitted(graph, outcome, calibration, candidates)
+        self._fitted = Fitted(graph, outcome, calibration, candidates, ties(config, outcome))
         with self.clock("evaluate"):
             self.metrics = {
                 "lambda": outcome.lambda_,
@@ -276,43 +274,51 @@ class PLogicNet:
     ) -> list[Prediction]:
         """The most probable answers to a query with one part left open, or the judgement of a whole triple.
 
+        They are ordered by probability, and equals as pLogicNet* ranks them. Training triples are left out.
+
         Example:
             >>> model.predict(head="anna_berg", relation="mother", top=3)  # doctest: +SKIP
         """
-        if top < 1:
-            raise InputError(f"top: {top} answers cannot be given; ask for 1 or more")
-        graph = self.fitted.graph
-        names = (head, relation, tail)
-        sizes = (len(graph.entities), len(graph.relations), len(graph.entities))
-        vocabularies = (graph.entities, graph.relations, graph.entities)
-        open_parts = [i for i in (HEAD, RELATION, TAIL) if names[i] is None]
-        if len(open_parts) > 1:
-            raise InputError("leave one of head, relation and tail open, not more")
-        count = sizes[open_parts[0]] if open_parts else 1
-        triples = np.empty((count, 3), dtype=np.int64)
-        for i, (name, vocabulary) in enumerate(zip(names, vocabularies, strict=True)):
-            triples[:, i] = np.arange(count) if name is None else vocabulary.id(name)
-        if open_parts and not include_known:
-            triples = triples[~graph.observed.contains(triples)]
-        return self.judge(self._best(triples, top))
+        f = self.fitted
+        query = query_of(f.graph, head, relation, tail)
+        if OPEN not in query:
+            return f.judge(query)
+        return [p for _, found in self.answers(query, top, include_known) for p in predictions(found, f.graph)]
 
-    def complete(self, min_probability: float, top: int | None = None, progress: Progress = silent) -> list[Prediction]:
+    def answers(
+        self, queries: IntArray, top: int = 10, include_known: bool = False, progress: Progress = silent
+    ) -> Iterator[tuple[IntArray, Judged]]:
+        """The most probable answers to many queries, in numbers: some queries at a time, with each answer's query.
+
+        Example:
+            >>> for query, judged in model.answers(read_queries(Path("queries.tsv"), graph)):  # doctest: +SKIP
+            ...     ...
+        """
+        memory = self.config.evaluation.batch_memory_mb
+        return prediction.answers(self.fitted, queries, top, include_known, memory, progress)
+
+    def complete(
+        self, min_probability: float, top: int | None = None, progress: Progress = silent, all_pairs: bool = False
+    ) -> list[Prediction]:
         """The missing facts of at least this probability, most probable first.
 
-        Candidates are what rules conclude and, for each relation, the pairs of entities seen at its two ends.
+        Candidates are what rules conclude and, for each relation, the pairs of entities seen at its two ends, or with
+        `all_pairs` all pairs of entities. `missing` gives the same piece by piece.
 
         Example:
             >>> model.complete(min_probability=0.9)  # doctest: +SKIP
         """
-        graph, found = self.fitted.graph, [np.empty((0, 3), dtype=np.int64)]
-        with progress("completing, candidates", self._completion_size()) as advance:
-            for chunk in self._completions():
-                found.append(chunk[self.fitted.probability(chunk) >= min_probability])
-                if top is not None and sum(map(len, found)) > KEEP_AT_MOST:
-                    found = [self._best(TripleSet.of(np.concatenate(found), len(graph.entities)).triples, top)]
-                advance(len(chunk))
-        missing = TripleSet.of(np.concatenate(found), len(graph.entities)).triples
-        return self.judge(self._best(missing, len(missing) if top is None else top))
+        f = self.fitted
+        return predictions(prediction.complete(f, min_probability, top, all_pairs, progress), f.graph)
+
+    def missing(self, min_probability: float, progress: Progress = silent, all_pairs: bool = False) -> Iterator[Judged]:
+        """The missing facts in numbers, in pieces of bounded size: by relation, by head, then the most probable first.
+
+        Example:
+            >>> for judged in model.missing(min_probability=0.9):  # doctest: +SKIP
+            ...     ...
+        """
+        return prediction.completions(self.fitted, lambda: min_probability, all_pairs, progress)
 
     def judge(self, triples: IntArray) -> list[Prediction]:
         """Judges given triples, in their order.
@@ -320,7 +326,7 @@ class PLogicNet:
         Example:
             >>> model.judge(graph.test[:3])  # doctest: +SKIP
         """
-        return self.fitted.judge(triples, self.fitted.rules)
+        return self.fitted.judge(triples)
 
     def explain(self, head: str, relation: str, tail: str, premises: int = PREMISES) -> dict[str, object]:
         """Why a triple is held probable: each rule's contribution to the log-odds with its premises, and similar facts.
@@ -373,48 +379,12 @@ class PLogicNet:
         _use_threads(config)
         model = cls(config)
         model.metrics = metrics
-        model._fitted = Fitted(graph, outcome, Calibration.of_json(metrics["calibration"]), metrics["candidates"])
+        calibration = Calibration.of_json(metrics["calibration"])
+        model._fitted = Fitted(graph, outcome, calibration, metrics["candidates"], ties(config, outcome))
         return model
-
-    def _best(self, triples: IntArray, top: int) -> IntArray:
-        """The most probable of some triples, in order."""
-        order = np.argsort(-self.fitted.probability(triples), kind="stable")
-        return triples[order[:top]]
-
-    def _completions(self) -> Iterator[IntArray]:
-        """Candidates for completion, none of them known, in pieces of bounded size."""
-        f = self.fitted
-        hidden = f.outcome.rule_model.groundings.hidden
-        yield from (hidden[start : start + JUDGE_AT_ONCE] for start in range(0, len(hidden), JUDGE_AT_ONCE))
-        for relation in range(len(f.graph.relations)):
-            facts = f.graph.train[f.graph.train[:, RELATION] == relation]
-            heads, tails = np.unique(facts[:, HEAD]), np.unique(facts[:, TAIL])
-            step = max(1, JUDGE_AT_ONCE // max(1, len(tails)))
-            for start in range(0, len(heads), step):
-                grid = np.meshgrid(heads[start : start + step], relation, tails, indexing="ij")
-                triples = np.stack([g.ravel() for g in grid], axis=1)
-                yield triples[~f.graph.observed.contains(triples)]
-
-    def _completion_size(self) -> int:
-        """About how many candidates there are; known ones are left out later."""
-        train = self.fitted.graph.train
-        n = len(self.fitted.graph.entities)
-        ends = [np.unique(train[:, RELATION] * n + train[:, column]) // n for column in (HEAD, TAIL)]
-        heads, tails = (np.bincount(relation, minlength=len(self.fitted.graph.relations)) for relation in ends)
-        return int(heads @ tails) + len(self.fitted.outcome.rule_model.groundings.hidden)
 
 
 def _use_threads(config: Config) -> None:
     """As many threads as asked for; else torch's own choice, all cores unless OMP_NUM_THREADS says otherwise."""
     if config.threads:
         torch.set_num_threads(config.threads)
-
-
-def prediction_rows(predictions: list[Prediction]) -> list[dict[str, object]]:
-    """Predictions as dictionaries, for JSON.
-
-    Example:
-        >>> prediction_rows([Prediction("a", "r", "b", 0.5, 0.5, 0.5, False, False)])[0]["head"]
-        'a'
-    """
-    return [asdict(p) for p in predictions]

@@ -2,12 +2,14 @@
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy import special
 from test_ranking import COMBINES, World, forbidden, slow_key, worlds
 
-from plogicnet.evaluation import Calibration, System, top_k
+from plogicnet.evaluation import Calibration, Judgement, System, top_k
+from plogicnet.evaluation.top import highest, highest_in_tensors
 from plogicnet.graph import Side
 
 SYSTEMS = [
@@ -15,12 +17,13 @@ SYSTEMS = [
     System(),
     System(embedding=False),
     *(System(rule_share=1.0, combine=c, rerank=n) for c in COMBINES for n in (0, 1, 3)),
-    Calibration(intercept=-3.0, score=0.5, p_w=2.0, reached=-0.5),
+    Judgement(Calibration(intercept=-3.0, score=0.5, p_w=2.0, reached=-0.5), System(rule_share=1.0)),
+    Judgement(Calibration(intercept=-3.0, score=0.0, p_w=0.0, reached=0.5), System(rule_share=2.0)),
 ]
 
 
 def slow_top(
-    world: World, system: System | Calibration, entity: int, relation: int, side: Side, k: int, filtered: bool
+    world: World, system: System | Judgement, entity: int, relation: int, side: Side, k: int, filtered: bool
 ) -> tuple[list[int], list[bool]]:
     triples = {
         e: (entity, relation, e) if side == "tail" else (e, relation, entity)
@@ -36,8 +39,10 @@ def slow_top(
             return slow_key(world, system, triples[e], not system.rerank or inside)
         if forbidden(world, triples[e]):
             return 0.0, 0.0, 0.0
-        lift = system.p_w * special.expit(world.odds[triples[e]]) + system.reached if triples[e] in world.odds else 0.0
-        return 1.0, system.score * scores[e] + lift, scores[e]
+        c = system.calibration
+        lift = c.p_w * special.expit(world.odds[triples[e]]) + c.reached if triples[e] in world.odds else 0.0
+        p = special.expit(c.intercept + c.score * scores[e] + lift)
+        return 1.0, p, *slow_key(world, system.ties, triples[e], True)
 
     best = sorted(scores, key=lambda e: (tuple(-x for x in key(e)), e))[:k]
     return best, [triples[e] in world.splits["train"] for e in best]
@@ -46,7 +51,7 @@ def slow_top(
 @given(worlds(), st.integers(1, 7), st.booleans(), st.sampled_from(SYSTEMS), st.booleans())
 @settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 def test_the_best_answers_equal_brute_force(
-    world: World, k: int, filtered: bool, system: System | Calibration, little: bool
+    world: World, k: int, filtered: bool, system: System | Judgement, little: bool
 ) -> None:
     entities, relations = (x.ravel() for x in np.indices((world.entities, len(world.base))))
     sides: tuple[Side, Side] = ("head", "tail")
@@ -74,3 +79,18 @@ def test_no_query_has_no_answer() -> None:
     world = World(3, {"train": [(0, 0, 1)], "valid": [], "test": []}, np.zeros((1, 3, 3)), {}, [0.0], [False])
     nothing = np.empty(0, dtype=np.int64)
     assert top_k(world.embedding, world.rules, System(), nothing, nothing, "tail", k=2).entities.shape == (0, 2)
+
+
+@given(st.data())
+@settings(deadline=None, max_examples=200)
+def test_the_highest_of_each_row_are_the_first_of_a_stable_sort(data: st.DataObject) -> None:
+    rows, columns = data.draw(st.integers(0, 3)), data.draw(st.integers(1, 40))
+    k = data.draw(st.integers(1, columns))
+    values = st.sampled_from([-np.inf, -2.5, -0.0, 0.0, 1.0, 1.5, 7.0])
+    drawn = data.draw(st.lists(values, min_size=rows * columns, max_size=rows * columns))
+    scores = np.array(drawn, dtype=np.float32).reshape(rows, columns)
+    expected = np.argsort(-scores, axis=1, kind="stable")[:, :k]
+    for way in (highest, highest_in_tensors):
+        best, place = (x.numpy() for x in way(torch.from_numpy(scores), k))
+        np.testing.assert_array_equal(np.sort(place, axis=1), np.sort(expected, axis=1))
+        np.testing.assert_array_equal(best, np.take_along_axis(scores, place, axis=1))

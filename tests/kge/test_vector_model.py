@@ -11,7 +11,7 @@ import torch
 from plogicnet import config
 from plogicnet.errors import InputError
 from plogicnet.graph import IntArray, Side
-from plogicnet.kge import Examples, VectorModel
+from plogicnet.kge import Examples, VectorModel, vector_model
 from plogicnet.kge.sampling import Batch, Sampler
 
 ENTITIES, RELATIONS = 11, 3
@@ -238,7 +238,7 @@ def test_scores_in_pieces_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     model = model_with()
     model.fit(some_examples(), seed=4)
     whole = model.score(some_triples())
-    monkeypatch.setattr("plogicnet.kge.vector_model.SCORE_AT_ONCE", 3)
+    monkeypatch.setitem(vector_model.SCORE_AT_ONCE, "cpu", 3)
     np.testing.assert_allclose(model.score(some_triples()).numpy(), whole.numpy(), atol=1e-6)
     assert model.score(np.empty((0, 3), dtype=np.int64)).shape == (0,)
     assert model.score_all(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), "head").shape == (0, ENTITIES)

@@ -11,6 +11,7 @@ from plogicnet import __version__
 from plogicnet.cli.data import data, doctor
 from plogicnet.cli.explain import explain
 from plogicnet.cli.mine import mine
+from plogicnet.cli.predict import export, predict
 from plogicnet.cli.reproduce import reproduce
 from plogicnet.cli.serve import serve
 from plogicnet.cli.settings import (
@@ -18,7 +19,6 @@ from plogicnet.cli.settings import (
     Assignments,
     ConfigFile,
     Device,
-    FactsFile,
     Json,
     Preset,
     Run,
@@ -26,10 +26,8 @@ from plogicnet.cli.settings import (
     Threads,
     make_config,
     print_json,
-    require_folder,
 )
 from plogicnet.cli.train import load_run, new_run, refit, resume, train
-from plogicnet.errors import InputError
 
 app = typer.Typer(
     help="Which facts is a knowledge graph missing, how probable is each, and why.",
@@ -40,7 +38,7 @@ app = typer.Typer(
 app.add_typer(data, name="data")
 app.command()(doctor)
 app.command()(mine)
-for command in (train, resume, refit, explain, serve, reproduce):
+for command in (train, resume, refit, predict, explain, export, serve, reproduce):
     app.command()(command)
 
 
@@ -126,62 +124,6 @@ def evaluate(
         f"λ = {result['lambda']:g}; probabilities: Brier score {quality['brier']:.4f},"
         f" expected calibration error {quality['ece']:.4f} (uncalibrated: {quality['uncalibrated']['brier']:.4f})"
     )
-
-
-@app.command()
-def predict(
-    run: Run,
-    head: Annotated[str | None, typer.Option("--head", help="The head's name.")] = None,
-    relation: Annotated[str | None, typer.Option("--relation", help="The relation's name.")] = None,
-    tail: Annotated[str | None, typer.Option("--tail", help="The tail's name.")] = None,
-    triples: Annotated[Path | None, typer.Option("--triples", help="A TSV file of triples to judge.")] = None,
-    complete: Annotated[bool, typer.Option("--complete", help="All missing facts of --min-probability.")] = False,
-    min_probability: Annotated[float, typer.Option("--min-probability", min=0, max=1)] = 0.5,
-    top: Annotated[
-        int | None, typer.Option("--top", min=1, help="Only so many; 10 answers to a query unless told.")
-    ] = None,
-    include_known: Annotated[
-        bool, typer.Option("--include-known", help="Show training triples among the answers.")
-    ] = False,
-    facts: FactsFile = None,
-    out: Annotated[Path | None, typer.Option("--out", help="Write the predictions to this TSV file.")] = None,
-    device: Device = None,
-    threads: Threads = None,
-    as_json: Json = False,
-) -> None:
-    """The most probable answers to a query with one part left open; or judge triples; or complete the graph."""
-    from plogicnet.graph import read_triples
-    from plogicnet.model import prediction_rows
-    from plogicnet.progress import for_stderr
-
-    named = [part is not None for part in (head, relation, tail)]
-    if sum([any(named), triples is not None, complete]) != 1 or (any(named) and sum(named) != 2):
-        raise InputError("ask one thing: two of --head, --relation, --tail; or --triples FILE; or --complete")
-    require_folder(out)
-    model = load_run(run, device, threads, facts=facts)
-    if complete:
-        found = model.complete(min_probability, top, for_stderr())
-    elif triples is not None:
-        found = model.judge(read_triples(triples, model.fitted.graph))[:top]
-    else:
-        found = model.predict(head, relation, tail, top or 10, include_known)
-    rows = prediction_rows(found)
-    if out is not None:
-        from plogicnet.files import write_text
-
-        columns = list(rows[0]) if rows else ["head", "relation", "tail", "probability"]
-        lines = ["\t".join(columns)] + ["\t".join("" if r[c] is None else str(r[c]) for c in columns) for r in rows]
-        write_text(out, "\n".join(lines) + "\n")
-    if as_json:
-        print_json({"predictions": rows})
-        return
-    from plogicnet.cli.show import console, fact, predictions_table
-
-    asked = fact([head or "?", relation or "?", tail or "?"]) if any(named) else f"{len(rows):,} triples"
-    shown = rows if out is None else rows[:10]
-    console().print(predictions_table(asked, shown, model.fitted.graph.labels))
-    if out is not None:
-        print(f"{len(rows):,} predictions written to {out}")
 
 
 @app.command("rules")

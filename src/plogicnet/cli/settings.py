@@ -130,3 +130,16 @@ def peak_memory_mb() -> int | None:
 
     unit = 2**20 if sys.platform == "darwin" else 2**10  # bytes there, KiB here
     return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit)
+
+
+def duration(seconds: float) -> str:
+    """Seconds in words.
+
+    Example:
+        >>> duration(7300)
+        '2 h'
+    """
+    for unit, size in (("h", 3600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"

@@ -26,6 +26,7 @@ from plogicnet.cli.settings import (
     Seed,
     SplitShares,
     Threads,
+    duration,
     make_config,
     open_source,
     print_json,
@@ -334,7 +335,7 @@ def cost(graph: "KnowledgeGraph", settings: "Config") -> str:
         passes = kge.steps * min(kge.batch, len(graph.train)) / len(graph.train)
         lines.append(
             f"cost: {steps:,} steps of {kge.batch:,} × {compared:,} comparisons in {kge.dim} dimensions, about"
-            f" {_duration(steps * seconds)} here; {max(memory, 0.1):,.1f} MB for vectors and their training"
+            f" {duration(steps * seconds)} here; {max(memory, 0.1):,.1f} MB for vectors and their training"
         )
         if passes > MANY_PASSES and steps * seconds > 60:
             fewer = round(kge.steps * MANY_PASSES / passes, -2) or 100
@@ -359,10 +360,3 @@ def _seconds_a_step(graph: "KnowledgeGraph", settings: "Config") -> float:
     while (more := took(1 + trial) - beginning) < TRIAL_SECONDS and trial < TRIAL * 100:
         trial *= 4
     return max(0.0, more) / trial
-
-
-def _duration(seconds: float) -> str:
-    for unit, size in (("h", 3600), ("min", 60)):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.0f} s"

@@ -47,8 +47,9 @@ class Calibration:
 
     def log_odds(self, columns: FloatArray) -> FloatArray:
         """The weighted columns (score, p_w, reached)."""
-        odds = self.intercept + columns @ np.array([self.score, self.p_w, self.reached])
-        lacking = np.isnan(columns[:, 0])
+        score, p_w, reached = columns.T  # no matrix product: it rounds differently for one row and for many
+        odds = self.intercept + self.score * score + self.p_w * p_w + self.reached * reached
+        lacking = np.isnan(score)
         if lacking.any():
             rules = np.where([False, True, True], columns[lacking], 0.0)
             odds[lacking] = special.logit(rules[:, 1]) if self.alone is None else self.alone.log_odds(rules)

@@ -27,7 +27,7 @@ def count_scores(scores: torch.Tensor, rows: torch.Tensor, at: torch.Tensor) -> 
         return count_scores_in_tensors(scores, rows, at)
     above, equal = torch.empty_like(rows), torch.empty_like(rows)
     arrays = [x.numpy() for x in (scores, rows, at, above, equal)]
-    _spread(lambda start: _count_scores(start, *arrays), len(rows))
+    spread(lambda start: _count_scores(start, *arrays), len(rows))
     return above, equal
 
 
@@ -52,7 +52,7 @@ def count_keys(
         return count_keys_in_tensors(starts, first, second, rows, own_first, own_second)
     above, equal = torch.empty_like(rows), torch.empty_like(rows)
     arrays = [x.numpy() for x in (starts, first, second, rows, own_first, own_second, above, equal)]
-    _spread(lambda start: _count_keys(start, *arrays), len(rows))
+    spread(lambda start: _count_keys(start, *arrays), len(rows))
     return above, equal
 
 
@@ -81,10 +81,19 @@ def count_keys_in_tensors(
     return none.index_add(0, owner, better.long()), none.index_add(0, owner, level.long())
 
 
-def _spread(work: Callable[[int], None], rows: int) -> None:
-    """Some rows at a time, on as many threads as torch uses."""
+def spread(work: Callable[[int], None], rows: int) -> None:
+    """Some rows at a time, on as many threads as torch uses.
+
+    Example:
+        >>> spread(print, 100)  # doctest: +SKIP
+    """
     pieces = range(0, rows, ROWS_AT_ONCE)
-    with ThreadPoolExecutor(min(torch.get_num_threads(), len(pieces) or 1)) as pool:
+    threads = min(torch.get_num_threads(), len(pieces))
+    if threads <= 1:  # to start one takes longer than a few rows
+        for start in pieces:
+            work(start)
+        return
+    with ThreadPoolExecutor(threads) as pool:
         list(pool.map(work, pieces))
 
 

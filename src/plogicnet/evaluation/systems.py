@@ -44,6 +44,14 @@ class System:
 
 
 @dataclass(frozen=True)
+class Judgement:
+    """The order that people are shown: by calibrated probability, and among equals by a system."""
+
+    calibration: Calibration
+    ties: System
+
+
+@dataclass(frozen=True)
 class Keys:
     """Two keys per candidate: candidates are ordered by the first, and among equals by the second."""
 
@@ -60,7 +68,7 @@ class Scored:
     """What is known of some candidates: tensors of one shape.
 
     Attributes:
-        score: the embedding's scores; zeros where there is no embedding.
+        score: the embedding's scores; zeros where there is no embedding, NaN where an entity has no vector.
         base: the base of each candidate's relation.
         evidence: the rules' log-odds minus the base, zero where no rule reaches.
         reached: whether a rule reaches it.
@@ -78,8 +86,13 @@ class Scored:
 
     @cached_property
     def wide_score(self) -> torch.Tensor:
-        """The scores in float64, in which keys are compared."""
-        return self.score.double()
+        """The scores in float64, in which keys are compared; a candidate without one stands below the others."""
+        return torch.where(self.lacking, -torch.inf, self.score.double())
+
+    @cached_property
+    def lacking(self) -> torch.Tensor:
+        """Which candidates have no score, because an entity has no vector."""
+        return torch.isnan(self.score)
 
     @cached_property
     def q(self) -> torch.Tensor:
@@ -102,7 +115,7 @@ def sigmoid(x: torch.Tensor) -> torch.Tensor:
     return torch.from_numpy(special.expit(x.numpy())) if x.device.type == "cpu" else torch.sigmoid(x)
 
 
-def keys(system: System | Calibration, of: Scored) -> Keys:
+def keys(system: System, of: Scored) -> Keys:
     """The keys by which candidates are ordered, before constraints and re-ranking.
 
     λ = 0 is the raw score itself, so that pLogicNet* with λ = 0 is exactly pLogicNet. Else the first key is
@@ -110,17 +123,6 @@ def keys(system: System | Calibration, of: Scored) -> Keys:
     of candidates that no rule reaches the one with the higher score is never below: all that follows relies on it.
     """
     score = of.wide_score
-    if isinstance(system, Calibration):
-        lift = torch.where(of.reached, system.p_w * of.p_w + system.reached, 0.0)
-        lacking = torch.isnan(score)
-        if lacking.any():  # in units of the joint regression, which counts without its intercept here
-            alone = torch.where(of.reached, of.p_w, 0.0).logit()
-            if system.alone is not None:
-                by_rules = torch.where(of.reached, system.alone.p_w * of.p_w + system.alone.reached, 0.0)
-                alone = system.alone.intercept + by_rules
-            first = torch.where(lacking, alone - system.intercept, system.score * score + lift)
-            return Keys(first, score.nan_to_num(nan=-torch.inf))
-        return Keys(system.score * score + lift, score)
     if not system.embedding:
         return Keys(of.p_w, of.evidence)  # log-odds tell apart what p_w rounds to one
     if system.rule_share == 0:
@@ -128,6 +130,33 @@ def keys(system: System | Calibration, of: Scored) -> Keys:
     if system.combine == "probability":
         return Keys(of.q + system.rule_share * of.p_w, score)
     return Keys(score + system.rule_share * of.evidence, score)
+
+
+def levels(order: System | Judgement, of: Scored) -> list[torch.Tensor]:
+    """What candidates are ordered by: the first, among its equals the second, and so on; before constraints.
+
+    Example:
+        >>> nothing = Scored.plain(torch.zeros(1), torch.zeros(1, dtype=torch.float64))
+        >>> len(levels(System(), nothing)), len(levels(Judgement(Calibration(0, 1, 0, 0), System()), nothing))
+        (2, 3)
+    """
+    if isinstance(order, System):
+        key = keys(order, of)
+        return [key.first, key.second]
+    return [sigmoid(_log_odds(order.calibration, of)), *levels(order.ties, of)]
+
+
+def _log_odds(c: Calibration, of: Scored) -> torch.Tensor:
+    """What `Calibration.log_odds` says of candidates."""
+    odds = c.intercept + c.score * of.wide_score
+    odds = torch.where(of.reached, odds + c.p_w * of.p_w + c.reached, odds)
+    if not of.lacking.any():
+        return odds
+    by_rules = torch.where(of.reached, of.p_w, 0.0)
+    if c.alone is None:
+        return torch.where(of.lacking, by_rules.logit(), odds)
+    alone = c.alone.intercept + c.alone.p_w * by_rules + torch.where(of.reached, c.alone.reached, 0.0)
+    return torch.where(of.lacking, alone, odds)
 
 
 @dataclass(frozen=True)
@@ -177,11 +206,14 @@ def prepare(
     side: Side,
     known: Pairs,
     asked: Pairs = NOTHING,
+    whole: bool = False,
 ) -> Queries:
-    """Scores a batch of queries; `known` are the candidates that do not compete."""
+    """Scores a batch of queries, or the whole triples they make; `known` are the candidates that do not compete."""
     n, entities = len(known_entity), rules.reached.entities
-    score = embedding.score_all(known_entity, relations, side) if embedding else torch.zeros(n, entities)
-    score = score.contiguous()
+    if embedding is None:
+        score = torch.zeros(n, entities)
+    else:
+        score = (embedding.score_answers if whole else embedding.score_all)(known_entity, relations, side).contiguous()
     base = rules.base[relations]
     on = partial(to, score.device)
 

@@ -3,10 +3,12 @@
 from plogicnet.graph.dictionaries import read_labels
 from plogicnet.graph.family import demo_family
 from plogicnet.graph.knowledge_graph import CATEGORIES, SPLITS, KnowledgeGraph
-from plogicnet.graph.sources import add_facts, make_graph, open_graph, read_triples
+from plogicnet.graph.questions import read_queries, read_triples
+from plogicnet.graph.sources import add_facts, make_graph, open_graph
 from plogicnet.graph.splitting import parse_shares, split_triples
 from plogicnet.graph.triples import (
     HEAD,
+    OPEN,
     RELATION,
     TAIL,
     Answers,
@@ -20,11 +22,12 @@ from plogicnet.graph.triples import (
     triple_keys,
 )
 from plogicnet.graph.vocabulary import Vocabulary
-from plogicnet.graph.writers import quoted, write_graph
+from plogicnet.graph.writers import iri, quoted, write_graph
 
 __all__ = [
     "CATEGORIES",
     "HEAD",
+    "OPEN",
     "RELATION",
     "SPLITS",
     "TAIL",
@@ -40,11 +43,13 @@ __all__ = [
     "as_triples",
     "demo_family",
     "expand_ranges",
+    "iri",
     "make_graph",
     "open_graph",
     "parse_shares",
     "quoted",
     "read_labels",
+    "read_queries",
     "read_triples",
     "split_triples",
     "triple_keys",

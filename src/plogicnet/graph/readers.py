@@ -1,12 +1,13 @@
-"""Files of triples as tables of names: TSV and CSV, Parquet, N-Triples and Turtle, data frames; plain or gzipped."""
+"""Files of triples as tables of names: TSV, CSV, JSON lines, Parquet, N-Triples, Turtle, data frames; also gzipped."""
 
 import csv as plain_csv
 import gzip
 import io
-import itertools
+import json
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import IO, Any, NoReturn, cast
 from urllib.parse import unquote
@@ -37,9 +38,10 @@ FAMILIES = (
 """The names that the three columns of a table go by; the first set that is whole counts."""
 NAMED = {word: column for column, words in HEADERS.items() for word in words}
 TEXT = (".txt", ".tsv", ".csv")
+JSON_LINES = (".jsonl", ".ndjson")
 PARQUET = (".parquet", ".pq")
 RDF = {".nt": "N_TRIPLES", ".ttl": "TURTLE"}
-SUFFIXES = (*TEXT, *(s + ".gz" for s in TEXT), *PARQUET, *RDF, *(s + ".gz" for s in RDF))
+SUFFIXES = (*TEXT, *(s + ".gz" for s in TEXT), *PARQUET, *(s + gz for s in (*RDF, *JSON_LINES) for gz in ("", ".gz")))
 DELIMITERS = {".csv": ",;\t", ".tsv": "\t"}
 PLAIN_NAME = "urn:plogicnet:"
 """In RDF a name that is no IRI is written percent-encoded behind this."""
@@ -75,10 +77,11 @@ def is_header(cells: Sequence[str]) -> bool:
     return {NAMED.get(cell.strip().lower()) for cell in cells} == set(COLUMNS)
 
 
-def read_rows(file: Path, order: str = "hrt") -> Rows:
+def read_rows(file: Path, order: str = "hrt", with_gaps: bool = False) -> Rows:
     """Reads a file of triples, in the format that its ending names; text in any other case.
 
-    The order of the columns, hrt or htr, is for files without a header line.
+    The order of the columns, hrt or htr, is for files without a header line. With gaps, names may be missing; they are
+    empty then.
 
     Example:
         >>> read_rows(Path("train.tsv"))  # doctest: +SKIP
@@ -91,27 +94,14 @@ def read_rows(file: Path, order: str = "hrt") -> Rows:
         raise InputError(f"{file}: no such file")
     try:
         if suffix(file) in PARQUET:
-            return Rows(_named_columns(pq.read_table(file), str(file)))
+            return Rows(_named_columns(pq.read_table(file), str(file), with_gaps))
+        if suffix(file) in JSON_LINES:
+            return Rows(_read_json_lines(file, with_gaps))
         if suffix(file) in RDF:
             return _read_rdf(file)
-        return Rows(_read_text(file, order))
+        return Rows(_read_text(file, order, with_gaps))
     except (OSError, EOFError, zlib.error, plain_csv.Error, pa.ArrowException) as error:
         raise InputError(f"{file}: {_in_words(file, error)}") from None
-
-
-def place_of(file: Path, row: int) -> str:
-    """Where a file's row of triples stands, for messages: by line in text, else by row.
-
-    Example:
-        >>> place_of(Path("train.parquet"), 0)
-        'train.parquet, row 1'
-    """
-    if suffix(file) in PARQUET or suffix(file) in RDF:
-        return f"{file}, row {row + 1}"
-    delimiter, header, _ = _sniff(file)
-    reader = _raw_rows(file, delimiter)
-    filled = (reader.line_num for cells in reader if cells)
-    return f"{file}, line {next(itertools.islice(filled, row + bool(header), None))}"
 
 
 def rows_of(data: Any, what: str = "data") -> Rows:
@@ -135,10 +125,15 @@ def rows_of(data: Any, what: str = "data") -> Rows:
     return Rows(_checked(pa.table({c: [str(v) for v in columns[i]] for i, c in enumerate(COLUMNS)}), what))
 
 
-def _named_columns(table: pa.Table, what: str) -> pa.Table:
+def _family(names: Iterable[str]) -> tuple[str, str, str] | None:
+    """The names that head, relation and tail go by among the names of columns."""
+    return next((family for family in FAMILIES if set(family) <= set(names)), None)
+
+
+def _named_columns(table: pa.Table, what: str, with_gaps: bool = False) -> pa.Table:
     """The three columns of a table, found by their names, else by place."""
     given = {name.lower(): name for name in table.column_names}
-    family = next((names for names in FAMILIES if all(name in given for name in names)), None)
+    family = _family(given)
     found = dict(zip(COLUMNS, (given[name] for name in family), strict=True)) if family else {}
     if not found:
         # by place only where no name says otherwise
@@ -150,19 +145,19 @@ def _named_columns(table: pa.Table, what: str) -> pa.Table:
         found = dict(zip(COLUMNS, table.column_names, strict=True))
     columns = {c: table[found[c]] for c in COLUMNS}
     for name, column in columns.items():
-        if column.null_count:
+        if column.null_count and not with_gaps:
             row = pc.index(column.is_null(), True).as_py()
             raise InputError(f"{what}, row {row + 1}: the {name} is missing")
         decoded = column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
-        columns[name] = decoded.cast(pa.string())
-    return _checked(pa.table(columns), what)
+        columns[name] = decoded.cast(pa.string()).fill_null("")
+    return _checked(pa.table(columns), what, with_gaps)
 
 
-def _checked(table: pa.Table, what: str) -> pa.Table:
-    """The table dictionary-encoded, without an empty name."""
+def _checked(table: pa.Table, what: str, with_gaps: bool = False) -> pa.Table:
+    """The table dictionary-encoded, without an empty name unless gaps are meant."""
     encoded = pa.table({c: table[c].cast(pa.string()).dictionary_encode() for c in COLUMNS})
     for c in COLUMNS:
-        if _has_empty(encoded[c]):
+        if _has_empty(encoded[c]) and not with_gaps:
             row = pc.index(table[c].cast(pa.string()), "").as_py()
             raise InputError(f"{what}, row {row + 1}: the {c} is an empty name")
     return encoded
@@ -172,10 +167,32 @@ def _has_empty(column: pa.ChunkedArray) -> bool:
     return any(pc.index(chunk.dictionary, "").as_py() >= 0 for chunk in column.chunks)
 
 
-def _read_text(file: Path, order: str) -> pa.Table:
+def _read_json_lines(file: Path, with_gaps: bool) -> pa.Table:
+    """One object a line; other keys than head, relation and tail are passed over."""
+    columns: dict[str, list[str]] = {c: [] for c in COLUMNS}
+    for number, line in enumerate(_decoded_lines(file), 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except ValueError as error:
+            raise InputError(f"{file}, line {number}: no JSON: {error}") from None
+        names = {str(key).lower(): value for key, value in row.items()} if isinstance(row, dict) else {}
+        family = _family(names) or COLUMNS
+        for column, name in zip(COLUMNS, family, strict=True):
+            value = names.get(name)
+            if value is None and with_gaps and isinstance(row, dict):
+                value = ""
+            if not isinstance(value, str) or not (value or with_gaps):
+                raise InputError(f"{file}, line {number}: expected an object with a name as {column!r}: {line[:100]!r}")
+            columns[column].append(value)
+    return _checked(pa.table({c: pa.array(v, pa.string()) for c, v in columns.items()}), str(file), with_gaps)
+
+
+def _read_text(file: Path, order: str, with_gaps: bool) -> pa.Table:
     """Delimited text: quoting is honoured in CSV, and in TSV where the whole file keeps to it."""
     delimiter, header, skip = _sniff(file)
-    names = tuple(NAMED[cell.strip().lower()] for cell in header) if header else ORDERS[order]
+    names = header or ORDERS[order]
     table = None
     try:
         table = _parse(file, delimiter, names, skip)
@@ -187,9 +204,29 @@ def _read_text(file: Path, order: str) -> pa.Table:
         table = _parse_quoted(file, delimiter, names, skip > 0) or table
     elif delimiter != "\t" and table is not None and _has(table, "\n"):
         table = _parse_quoted(file, delimiter, names, skip > 0)
-    if table is None or any(_has_empty(table[c]) for c in COLUMNS):
+    if table is None or (not with_gaps and any(_has_empty(table[c]) for c in COLUMNS)):
         _diagnose(file, delimiter, names, skip > 0)
     return table.select(COLUMNS)
+
+
+def place_of(file: Path, row: int) -> str:
+    """Where a row of a file that was read stands, for messages; rows count from 0.
+
+    Example:
+        >>> place_of(Path("queries.parquet"), 0)
+        'queries.parquet, row 1'
+    """
+    if suffix(file) in (*PARQUET, *RDF):
+        return f"{file}, row {row + 1}"
+    if suffix(file) in JSON_LINES:
+        lines = (number for number, line in enumerate(_decoded_lines(file), 1) if line.strip())
+        return f"{file}, line {next(islice(lines, row, None))}"
+    delimiter, header, skip = _sniff(file)
+    literal = delimiter == "\t" and _parse_quoted(file, delimiter, header or COLUMNS, skip > 0) is None
+    quoting: Any = plain_csv.QUOTE_NONE if literal else plain_csv.QUOTE_MINIMAL
+    reader = plain_csv.reader(_decoded_lines(file), delimiter=delimiter, quoting=quoting)
+    starts = (reader.line_num for cells in reader if cells)
+    return f"{file}, line {next(islice(starts, row + (skip > 0), None))}"
 
 
 def _parse(file: Path, delimiter: str, names: Sequence[str], skip: int) -> pa.Table:
@@ -201,11 +238,13 @@ def _parse(file: Path, delimiter: str, names: Sequence[str], skip: int) -> pa.Ta
             parse_options=csv.ParseOptions(
                 delimiter=delimiter, quote_char='"' if quoted else False, newlines_in_values=quoted
             ),
-            convert_options=csv.ConvertOptions(column_types=dict.fromkeys(COLUMNS, STRINGS), strings_can_be_null=False),
+            convert_options=csv.ConvertOptions(
+                column_types=dict.fromkeys(COLUMNS, STRINGS), strings_can_be_null=False, include_columns=COLUMNS
+            ),
         )
     except pa.ArrowInvalid as error:
         if "Empty CSV file" in str(error):
-            return pa.table({c: pa.array([], STRINGS) for c in names})
+            return pa.table({c: pa.array([], STRINGS) for c in COLUMNS})
         raise
 
 
@@ -221,25 +260,37 @@ def _parse_quoted(file: Path, delimiter: str, names: Sequence[str], skip: bool) 
         except (plain_csv.Error, UnicodeDecodeError):
             return None
     rows = [row for row in rows if row][int(skip) :]
-    if any(len(row) != 3 for row in rows):
+    if any(len(row) != len(names) for row in rows):
         return None
-    return pa.table(
-        {c: pa.array([row[i] for row in rows], pa.string()).dictionary_encode() for i, c in enumerate(names)}
-    )
+    columns = {c: [row[names.index(c)] for row in rows] for c in COLUMNS}
+    return pa.table({c: pa.array(cells, pa.string()).dictionary_encode() for c, cells in columns.items()})
 
 
 def _sniff(file: Path) -> tuple[str, tuple[str, ...], int]:
-    """The delimiter; and where the first line is a header, its cells and how many lines end with it."""
+    """The delimiter; and where the first line is a header, what its columns are and how many lines end with it."""
     with _open_text(file, errors="replace") as lines:
         numbered = enumerate(iter(lambda: lines.readline(BLOCK), ""), 1)
         number, first = next(((n, line) for n, line in numbered if line.strip()), (0, ""))
     candidates = DELIMITERS.get(suffix(file), "\t" if "\t" in first else ",; ")
     for delimiter in candidates:
         cells = next(plain_csv.reader([first], delimiter=delimiter), [])
-        if len(cells) == 3:
+        names = _header(cells)
+        if len(cells) == 3 or names:
             literal = delimiter == "\t" and '"' in first
-            return (delimiter, tuple(cells), number) if is_header(cells) and not literal else (delimiter, (), 0)
+            return (delimiter, names, number) if names and not literal else (delimiter, (), 0)
     return next((d for d in candidates if d in first), candidates[0]), (), 0
+
+
+def _header(cells: Sequence[str]) -> tuple[str, ...]:
+    """What the columns of a header are: head, relation, tail, or further ones, by number; nothing if it is none."""
+    words = [cell.strip().lower() for cell in cells]
+    if len(words) == 3:
+        return tuple(NAMED[word] for word in words) if is_header(words) else ()
+    family = _family(words)
+    if family is None or len(set(words)) < len(words):
+        return ()
+    meant = dict(zip(family, COLUMNS, strict=True))
+    return tuple(meant.get(word, str(number)) for number, word in enumerate(words))
 
 
 def _open_text(file: Path, errors: str = "strict") -> io.TextIOWrapper:
@@ -259,16 +310,17 @@ def _diagnose(file: Path, delimiter: str, names: Sequence[str], skip: bool) -> N
             if not row or skip:
                 skip = skip and not row  # the first row that is one is the header
                 continue
-            if len(row) != 3:
+            if len(row) != len(names):
                 count = f"{len(row)} column{'' if len(row) == 1 else 's'}"
                 shown = delimiter.join(row)
                 kind = {"\t": "tabs", " ": "spaces"}.get(delimiter, repr(delimiter))
+                meant = "three are meant" if len(names) == 3 else f"the header has {len(names)}"
                 raise InputError(
-                    f"{place}: {count} where three are meant (head, relation, tail, separated by {kind}):"
+                    f"{place}: {count} where {meant} (head, relation, tail, separated by {kind}):"
                     f" {shown[:100]!r}{'…' if len(shown) > 100 else ''}"
                 )
             for name, cell in zip(names, row, strict=True):
-                if not cell:
+                if not cell and name in COLUMNS:
                     raise InputError(f"{place}: the {name} is an empty name")
     except plain_csv.Error as error:
         reason = "a quote is opened and never closed" if "unexpected end" in str(error) else str(error)

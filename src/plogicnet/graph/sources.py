@@ -73,17 +73,6 @@ def make_graph(train: Any, valid: Any = (), test: Any = (), name: str = "graph")
     return _announced(_numbered(rows, name), rows)
 
 
-def read_triples(file: Path, graph: KnowledgeGraph) -> IntArray:
-    """Reads a file of triples in the names of a graph.
-
-    Example:
-        >>> read_triples(Path("candidates.tsv"), graph)  # doctest: +SKIP
-    """
-    table = read_rows(file).table
-    vocabularies = (graph.entities, graph.relations, graph.entities)
-    return np.stack([v.ids(table[c].to_pylist()) for v, c in zip(vocabularies, COLUMNS, strict=True)], axis=1)
-
-
 def add_facts(graph: KnowledgeGraph, facts: Any) -> KnowledgeGraph:
     """The graph with more facts in train: a file of triples, a data frame, or rows of three names.
 

@@ -15,6 +15,8 @@ Side = Literal["head", "tail"]
 """Which end of a triple is asked for: (?, r, t) is side "head", (h, r, ?) is side "tail"."""
 
 HEAD, RELATION, TAIL = 0, 1, 2
+OPEN = -1
+"""Stands in a query for the part that is asked for."""
 
 
 def as_triples(rows: object) -> IntArray:

@@ -66,7 +66,7 @@ def _write_tsv(graph: KnowledgeGraph, triples: IntArray, file: Path) -> None:
 
 def _write_nt(graph: KnowledgeGraph, triples: IntArray, file: Path) -> None:
     _write_lines(
-        graph, triples, file, _iri, lambda joined: pc.binary_join_element_wise(joined, pa.scalar("."), " "), " "
+        graph, triples, file, iri, lambda joined: pc.binary_join_element_wise(joined, pa.scalar("."), " "), " "
     )
 
 
@@ -103,8 +103,13 @@ def _table(graph: KnowledgeGraph, triples: IntArray) -> pa.Table:
     return pa.table(dict(zip(COLUMNS, columns, strict=True)))
 
 
-def _iri(name: str) -> str:
-    """A name as an IRI: itself where it plainly is one, else percent-encoded behind a prefix of our own."""
+def iri(name: str) -> str:
+    """A name as an IRI: itself where it plainly is one, else percent-encoded behind a prefix of our own.
+
+    Example:
+        >>> iri("http://example.org/anna"), iri("anna berg")
+        ('<http://example.org/anna>', '<urn:plogicnet:anna%20berg>')
+    """
     scheme, colon, rest = name.partition(":")
     plain = colon and rest and scheme in ("http", "https", "urn") and not name.startswith(PLAIN_NAME)
     safe = all(33 <= ord(c) < 127 and c not in '<>"{}|^`\\%' for c in name)

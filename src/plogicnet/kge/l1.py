@@ -24,8 +24,13 @@ def l1_cross(queries: NDArray[np.float32], candidates: NDArray[np.float32], thre
     """
     out = np.empty((len(queries), len(candidates)), dtype=np.float32)
     queries, candidates = np.ascontiguousarray(queries), np.ascontiguousarray(candidates)
-    with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(lambda start: _fill(queries, candidates, start, out), range(0, len(candidates), BLOCK)))
+    starts = range(0, len(candidates), BLOCK)
+    if threads == 1:
+        for start in starts:
+            _fill(queries, candidates, start, out)
+    else:
+        with ThreadPoolExecutor(threads) as pool:
+            list(pool.map(lambda start: _fill(queries, candidates, start, out), starts))
     return out
 
 

@@ -87,6 +87,15 @@ class Embedding(Protocol):
         """
         ...
 
+    def score_answers(
+        self, known: IntArray, relations: IntArray, side: Side, candidates: IntArray | None = None
+    ) -> torch.Tensor:
+        """As `score_all`, for all entities or some, but with what `score` says of each whole triple, up to rounding.
+
+        It is something else only for a model that asks for heads in another way than for tails.
+        """
+        ...
+
     def vectors(self) -> torch.Tensor | None:
         """The entities' vectors, for showing which are similar; None where a model has none."""
         ...

@@ -28,7 +28,9 @@ from plogicnet.kge.sampling import Passes, Queries, Sampler, explicit_negatives,
 from plogicnet.kge.training import Descent, Stepper, train
 from plogicnet.progress import Progress, silent
 
-SCORE_AT_ONCE = 65_536
+SCORE_AT_ONCE = {"cpu": 8_192, "cuda": 65_536}
+"""So many triples are gathered at once: on a CPU no more than its caches hold."""
+ASK_AT_ONCE = 4_096
 WORTH_THREADS = 1 << 24
 """From so many differences of coordinates a step on, several threads are worth their overhead."""
 DROPOUT = 6
@@ -210,23 +212,47 @@ class VectorModel:
         """The scores of given triples."""
         pieces = [torch.empty(0, device=self.device)]
         sides: list[Side] = ["tail", "head"] if self.geometry.reciprocal else ["tail"]
-        for start in range(0, len(triples), SCORE_AT_ONCE):
-            part = triples[start : start + SCORE_AT_ONCE]
+        step = SCORE_AT_ONCE[self.device.type]
+        for start in range(0, len(triples), step):
+            part = triples[start : start + step]
             pieces.append(torch.stack([self._pairs(part, side) for side in sides]).mean(0))
         return self._scaled(torch.cat(pieces))
 
     def _pairs(self, triples: IntArray, side: Side) -> torch.Tensor:
         known, asked = (HEAD, TAIL) if side == "tail" else (TAIL, HEAD)
         query = self._query(self._queries(triples[:, known], triples[:, RELATION], side))
-        return self.geometry.pair(query, self.entity[torch.from_numpy(triples[:, asked].copy()).to(self.device)])
+        return self.geometry.pair(query, self.entity[self._on_device(triples[:, asked])])
 
     @torch.no_grad()
     def score_all(self, known: IntArray, relations: IntArray, side: Side) -> torch.Tensor:
         """The scores of all entities for each query."""
         return self._scaled(self.geometry.cross(self._query(self._queries(known, relations, side)), self.entity))
 
+    @torch.no_grad()
+    def score_answers(
+        self, known: IntArray, relations: IntArray, side: Side, candidates: IntArray | None = None
+    ) -> torch.Tensor:
+        """The scores of the triples that all entities, or some, make of each query."""
+        among = self.entity if candidates is None else self.entity[self._on_device(candidates)]
+        scores = self.geometry.cross(self._query(self._queries(known, relations, side)), among)
+        if self.geometry.reciprocal:  # the mean of both ways of asking: each candidate is asked for the known ones too
+            every = np.arange(len(self.entity)) if candidates is None else candidates
+            other: Side = "head" if side == "tail" else "tail"
+            for relation in np.unique(relations):
+                rows = np.flatnonzero(relations == relation)
+                asked = self.entity[self._on_device(known[rows])]
+                for at in range(0, len(every), ASK_AT_ONCE):
+                    part = every[at : at + ASK_AT_ONCE]
+                    query = self._query(self._queries(part, np.full(len(part), relation), other))
+                    scores[self._on_device(rows), at : at + len(part)] += self.geometry.cross(query, asked).T
+            scores = scores / 2
+        return self._scaled(scores)
+
+    def _on_device(self, numbers: IntArray) -> torch.Tensor:
+        return torch.from_numpy(numbers.copy()).to(self.device)
+
     def _queries(self, known: IntArray, relations: IntArray, side: Side) -> Queries:
-        entity, relation = (torch.from_numpy(a.copy()).to(self.device) for a in (known, relations))
+        entity, relation = self._on_device(known), self._on_device(relations)
         return Queries(side, entity, relation, entity, entity)
 
     def _scaled(self, scores: torch.Tensor) -> torch.Tensor:

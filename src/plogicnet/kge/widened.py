@@ -43,11 +43,24 @@ class Widened:
 
     def score_all(self, known: IntArray, relations: IntArray, side: Side) -> torch.Tensor:
         """The scores of all entities for each query."""
-        lacking = self.lacks(known)
-        scores = self.own.score_all(np.where(lacking, 0, known), relations, side)
-        wide = scores.new_full((len(known), self.entities), NO_VECTOR)
-        wide[:, : self.known] = scores
-        wide[torch.from_numpy(lacking).to(wide.device)] = NO_VECTOR
+        scores = self.own.score_all(np.where(self.lacks(known), 0, known), relations, side)
+        return self._wide(scores, known, np.arange(self.entities))
+
+    def score_answers(
+        self, known: IntArray, relations: IntArray, side: Side, candidates: IntArray | None = None
+    ) -> torch.Tensor:
+        """What `score` says of the whole triples, for all entities or some."""
+        asked = np.arange(self.entities) if candidates is None else candidates
+        own = asked[~self.lacks(asked)]
+        return self._wide(
+            self.own.score_answers(np.where(self.lacks(known), 0, known), relations, side, own), known, asked
+        )
+
+    def _wide(self, scores: torch.Tensor, known: IntArray, asked: IntArray) -> torch.Tensor:
+        """The scores of those that have a vector, among all that are asked for."""
+        wide = scores.new_full((len(known), len(asked)), NO_VECTOR)
+        wide[:, torch.from_numpy(~self.lacks(asked)).to(wide.device)] = scores
+        wide[torch.from_numpy(self.lacks(known)).to(wide.device)] = NO_VECTOR
         return wide
 
     def vectors(self) -> torch.Tensor | None:

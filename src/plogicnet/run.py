@@ -14,11 +14,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import csv
 from safetensors import SafetensorError
+from safetensors.numpy import load_file
 
 from plogicnet.config import Config
 from plogicnet.errors import InputError
 from plogicnet.files import clear_parts, replacing, write_text
-from plogicnet.graph import SPLITS, KnowledgeGraph, Vocabulary, quoted, read_labels
+from plogicnet.graph import SPLITS, FloatArray, KnowledgeGraph, Vocabulary, quoted, read_labels
 from plogicnet.rules import RuleTable, Statement, read_statements
 from plogicnet.version import VERSION
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 COLUMNS = ("head", "relation", "tail")
 FORMAT = 1
 """Rises when an older version could no longer read a run right."""
+VECTORS = "embeddings.safetensors"
 BEGUN = "run.json"
 """Written when all that training goes on from is there."""
 COMPLETE = "metrics.json"
@@ -143,9 +145,9 @@ def _write_outcome(folder: Path, graph: KnowledgeGraph, outcome: "Outcome") -> N
     model.rules.joined(model.constraints).write(folder / "rules.tsv")
     _write_hidden(folder / "hidden.parquet", graph, outcome)
     if outcome.embedding is None:
-        (folder / "embeddings.safetensors").unlink(missing_ok=True)
+        (folder / VECTORS).unlink(missing_ok=True)
     else:
-        outcome.embedding.save(folder / "embeddings.safetensors")
+        outcome.embedding.save(folder / VECTORS)
     write_text(folder / "history.jsonl", "".join(json.dumps(line) + "\n" for line in outcome.history))
 
 
@@ -183,6 +185,16 @@ def is_complete(path: Path) -> bool:
     return (path / COMPLETE).is_file()
 
 
+def is_run(path: Path) -> bool:
+    """Whether a directory holds a run, complete or not.
+
+    Example:
+        >>> is_run(Path("nowhere"))
+        False
+    """
+    return (path / BEGUN).is_file() or (is_complete(path) and (path / "config.yaml").is_file())
+
+
 def require_begun(path: Path) -> None:
     """An error unless there is something to go on with.
 
@@ -205,7 +217,7 @@ def read_unfinished(path: Path, settings: Mapping[str, object]) -> Unfinished:
     Example:
         >>> read_unfinished(Path("runs/family"), {})  # doctest: +SKIP
     """
-    with _damage_said(path):
+    with damage_said(path):
         return _read_unfinished(path, settings)
 
 
@@ -243,7 +255,7 @@ def _require_vectors(folder: Path, config: Config, outcome: "Outcome", best: boo
     """An error where an iteration's vectors are missing that nothing will train again."""
     from plogicnet.em import is_over
 
-    file = folder / "embeddings.safetensors"
+    file = folder / VECTORS
     if not config.em.embedding or file.is_file():
         return
     if config.em.warm_start:
@@ -290,6 +302,17 @@ def read_rules(path: Path) -> RuleTable:
     return RuleTable.read(path / "rules.tsv").by_weight()
 
 
+def read_vectors(path: Path) -> dict[str, FloatArray]:
+    """The tables of a run's vectors, by name; none where it has no embedding.
+
+    Example:
+        >>> read_vectors(Path("nowhere"))
+        {}
+    """
+    file = path / VECTORS
+    return dict(load_file(file)) if file.is_file() else {}
+
+
 def _digest(file: Path) -> str:
     return hashlib.sha256(file.read_bytes()).hexdigest()
 
@@ -300,11 +323,18 @@ def _require_unedited(path: Path, metrics: Mapping[str, Any]) -> None:
 
 
 @contextmanager
-def _damage_said(path: Path) -> Iterator[None]:
-    """What a broken file makes libraries raise, as a message about the run."""
+def damage_said(path: Path) -> Iterator[None]:
+    """What a broken file makes libraries raise, as a message about the run.
+
+    Example:
+        >>> with damage_said(Path("runs/family")):
+        ...     {}["lambda"]
+        Traceback (most recent call last):
+        plogicnet.errors.InputError: runs/family is damaged: KeyError: 'lambda'
+    """
     try:
         yield
-    except (pa.ArrowException, SafetensorError, KeyError, AttributeError, ValueError) as error:
+    except (pa.ArrowException, SafetensorError, KeyError, IndexError, AttributeError, TypeError, ValueError) as error:
         if isinstance(error, InputError):
             raise
         raise InputError(f"{path} is damaged: {type(error).__name__}: {error}") from None
@@ -318,7 +348,7 @@ def read(
     Example:
         >>> config, graph, outcome, metrics = read(Path("runs/family"), {})  # doctest: +SKIP
     """
-    with _damage_said(path):
+    with damage_said(path):
         return _read(path, settings, edited)
 
 
@@ -332,7 +362,7 @@ def _read(
         _require_unedited(path, metrics)
     metrics.pop("rules_sha256", None)
     graph = _read_graph(path)
-    if config.em.embedding and not (path / "embeddings.safetensors").is_file():
+    if config.em.embedding and not (path / VECTORS).is_file():
         raise InputError(f"{path} is damaged: its file embeddings.safetensors is missing")
     return config, graph, _read_outcome(path, config, graph, metrics["lambda"], metrics.get("iteration")), metrics
 
@@ -350,8 +380,8 @@ def _read_outcome(
     assumed = hidden["assumed"].to_numpy()
     model = build_rule_model(graph, config, rules, constraints, assumed if assumed.any() else None)
     embedding = make_embedding(graph, config) if config.em.embedding else None
-    if embedding is not None and (folder / "embeddings.safetensors").is_file():
-        embedding.load(folder / "embeddings.safetensors")
+    if embedding is not None and (folder / VECTORS).is_file():
+        embedding.load(folder / VECTORS)
     history = tuple(json.loads(line) for line in (folder / "history.jsonl").read_text(encoding="utf-8").splitlines())
     q, accepted = hidden["q"].to_numpy(), hidden["accepted"].to_numpy()
     return Outcome(embedding, model, q, accepted, lambda_, history, len(history) if iteration is None else iteration)

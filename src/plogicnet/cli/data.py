@@ -1,11 +1,21 @@
-"""The commands about graphs: list, fetch, convert, count and examine them."""
+"""The commands about graphs: list, fetch, convert, count and examine them; the last also for runs."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from plogicnet.cli.settings import Columns, Json, Seed, SplitShares, make_config, open_source, print_json
+from plogicnet.cli.settings import (
+    Columns,
+    Device,
+    Json,
+    Seed,
+    SplitShares,
+    Threads,
+    make_config,
+    open_source,
+    print_json,
+)
 from plogicnet.errors import InputError
 
 data = typer.Typer(help="Benchmark data sets, and statistics of any graph.", no_args_is_help=True)
@@ -98,19 +108,35 @@ def data_info(
 
 
 def doctor(
-    graph: Annotated[str, typer.Argument(help="A data set's name, a directory or a file.")],
+    target: Annotated[str, typer.Argument(help="A run directory; or a data set's name, a directory or a file.")],
     columns: Columns = "hrt",
     split: SplitShares = None,
     seed: Seed = None,
+    device: Device = None,
+    threads: Threads = None,
     as_json: Json = False,
 ) -> None:
-    """What a careful person would check in a graph before training on it."""
+    """What a careful person would check in a graph before training on it, or in a run before believing it."""
     from plogicnet.graph.doctor import examine
+    from plogicnet.run import is_run
 
-    checkup = examine(open_source(graph, make_config(None, None, None, seed), columns, split)).to_json()
+    if is_run(Path(target)):
+        checkup = _examined(Path(target), device, threads)
+    else:
+        checkup = examine(open_source(target, make_config(None, None, None, seed), columns, split)).to_json()
     if as_json:
         print_json(checkup)
         return
     from plogicnet.cli.show import checkup_table, console
 
     console().print(checkup_table(checkup))
+
+
+def _examined(run: Path, device: str | None, threads: int | None) -> dict[str, object]:
+    from plogicnet.checkup import examine_run
+    from plogicnet.cli.train import load_run
+    from plogicnet.run import damage_said, read_vectors
+
+    model = load_run(run, device, threads)
+    with damage_said(run):
+        return examine_run(str(run), model.fitted, model.config, model.metrics, read_vectors(run)).to_json()

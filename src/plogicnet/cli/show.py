@@ -173,7 +173,8 @@ def checkup_table(checkup: Mapping[str, Any]) -> Table:
     order = ("warning", "note", "ok")
     findings = sorted(checkup["findings"], key=lambda finding: order.index(finding["level"]))
     rows = [[f["level"], "\n".join([f["message"], *(f"  {example}" for example in f["examples"])])] for f in findings]
-    return table(f"{checkup['graph']}: {checkup['level']}", ["level", "finding"], rows)
+    name = checkup.get("run") or checkup["graph"]
+    return table(f"{name}: {checkup['level']}", ["level", "finding"], rows)
 
 
 def mined_text(counts: Mapping[str, Any]) -> str:

@@ -1,6 +1,14 @@
 """Filtered ranking, calibration, and their reports."""
 
-from plogicnet.evaluation.calibration import Calibration, calibrate, calibrate_twice, columns_of, reliability, sample
+from plogicnet.evaluation.calibration import (
+    Calibration,
+    Sample,
+    calibrate,
+    calibrate_twice,
+    columns_of,
+    reliability,
+    sample,
+)
 from plogicnet.evaluation.ranking import Ranks, filter_splits, rank, report, summary
 from plogicnet.evaluation.seeds import over_seeds
 from plogicnet.evaluation.systems import Judgement, Scored, System, levels
@@ -10,6 +18,7 @@ __all__ = [
     "Calibration",
     "Judgement",
     "Ranks",
+    "Sample",
     "Scored",
     "System",
     "Top",

@@ -62,7 +62,7 @@ class Checkup:
     @property
     def level(self) -> Level:
         """The worst level of any finding."""
-        return max((finding.level for finding in self.findings), key=LEVELS.index, default="ok")
+        return worst(self.findings)
 
     def to_json(self) -> dict[str, object]:
         """Everything as `plogicnet doctor --json` prints it, with the two leakages at the top.
@@ -81,6 +81,16 @@ class Checkup:
         }
 
 
+def worst(findings: Sequence[Finding]) -> Level:
+    """The worst level of any finding.
+
+    Example:
+        >>> worst([])
+        'ok'
+    """
+    return max((finding.level for finding in findings), key=LEVELS.index, default="ok")
+
+
 def examine(graph: KnowledgeGraph) -> Checkup:
     """Every check of a graph; one about a split that the graph does not have is left out.
 
@@ -94,7 +104,7 @@ def examine(graph: KnowledgeGraph) -> Checkup:
     """
     everything = TripleSet.of(np.concatenate([graph.split(split) for split in SPLITS]), len(graph.entities))
     findings = (
-        *_shared(graph),
+        *shared(graph),
         *_leakage(graph),
         # Splitting itself hides duplicates (WN18's hypernym and hyponym agree to 0.88 in train), so all splits count.
         _agreeing(graph, everything, reverse=False),
@@ -128,8 +138,14 @@ def _finding(
     return Finding(check, level, count, share, f"{check}: {part} of the {total:,} {what}; {meaning}", tuple(examples))
 
 
-def _shared(graph: KnowledgeGraph) -> Iterator[Finding]:
-    """Triples that stand in two splits."""
+def shared(graph: KnowledgeGraph) -> Iterator[Finding]:
+    """Triples that stand in two splits.
+
+    Example:
+        >>> row = ("anna", "knows", "ben")
+        >>> [finding.level for finding in shared(KnowledgeGraph.from_names([row], test=[row]))]
+        ['warning']
+    """
     for one, other in combinations(SPLITS, 2):
         if not len(graph.split(one)) or not len(graph.split(other)):
             continue

@@ -1,12 +1,15 @@
 # make demo   the whole story on the built-in family graph
 # make test   linters, types and every test
+# make dist   wheel and sdist, tried in an empty environment; make licences, make fuzz: see CONTRIBUTING.md
 # Each makes .venv and installs what it needs; a second call is quick.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test check unit format clean
+FUZZ_MINUTES ?= 2
+
+.PHONY: demo test check unit format dist licences fuzz clean
 
 demo: $(VENV)/.core
 	@$(BIN)/plogicnet demo
@@ -18,6 +21,7 @@ check: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/bandit --quiet --configfile pyproject.toml --recursive src
 
 unit: $(VENV)/.dev
 	$(BIN)/pytest -n 2
@@ -25,6 +29,23 @@ unit: $(VENV)/.dev
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+# The wheel is made from the sdist, so that the sdist is whole; then tried where nothing else is installed.
+dist: $(VENV)/.dev
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation
+	$(PYTHON) -m venv dist/empty
+	dist/empty/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt dist/*.whl
+	cd dist && PYTHONPATH= empty/bin/plogicnet demo --json > demo.json
+	cd dist && PYTHONPATH= empty/bin/plogicnet data list
+	@cd dist && empty/bin/python -c "import json; print('demo from the wheel: MRR', json.load(open('demo.json'))['test']['plogicnet*']['mrr'])"
+	rm -rf dist/empty
+
+licences: $(VENV)/.dev
+	$(BIN)/python release/licences.py
+
+fuzz: $(VENV)/.fuzz
+	$(BIN)/python fuzz/campaign.py --minutes $(FUZZ_MINUTES)
 
 $(VENV)/.core: pyproject.toml constraints.txt
 	@echo "installing plogicnet into $(VENV) (once; a minute or two)" >&2
@@ -37,5 +58,9 @@ $(VENV)/.dev: $(VENV)/.core
 	@$(INSTALL) --editable '.[dev]'
 	@touch $@
 
+$(VENV)/.fuzz: $(VENV)/.dev
+	@$(INSTALL) --editable '.[fuzz]'
+	@touch $@
+
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

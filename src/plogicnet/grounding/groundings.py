@@ -176,7 +176,7 @@ def _compositions(
     runs = Runs.of(world.facts) if by_first else None
 
     def ground_first(first: int) -> Found:
-        assert runs is not None
+        assert runs is not None  # nosec B101 # for the type checker; `by_first` is not empty here
         numbers = np.array(by_first[first], dtype=np.int64)
         seconds = np.array([chains[i].moves[1].relation for i in numbers], dtype=np.int64)
         size, paths = max(n_relations, highest), counting == "paths"

@@ -150,7 +150,7 @@ def _compositions(graph: KnowledgeGraph, counting: Counting, threads: int, progr
             for piece, counts in group:
                 total = counts if total is None else total + counts
                 advance(piece.paths)
-            assert total is not None
+            assert total is not None  # nosec B101 # for the type checker; groupby gives no empty group
             found.append(Candidates("composition", first, *rules_of(total, first, piece.seconds)))
     return found
 

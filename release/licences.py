@@ -3,8 +3,10 @@
 import re
 import tomllib
 from collections.abc import Iterable, Iterator
+from email.message import Message
 from importlib.metadata import PackageNotFoundError, metadata, requires
 from pathlib import Path
+from typing import cast
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -72,7 +74,7 @@ def licence(name: str) -> str:
         'MIT'
     """
     try:
-        about = metadata(name)
+        about = cast(Message, metadata(name))
     except PackageNotFoundError:
         return TOLD.get(name, "")
     classifiers = [c.removeprefix(CLASSIFIER) for c in about.get_all("Classifier") or [] if c.startswith(CLASSIFIER)]
@@ -94,7 +96,8 @@ def page() -> str:
         "# Licences",
         "",
         "plogicnet itself is under the MIT licence ([LICENSE](../LICENSE)). It ships no code of others; these are",
-        "installed beside it, each under its own licence. Made by `make licences` from what the packages say of themselves.",
+        "installed beside it, each under its own licence. Made by `make licences` from what the packages say of",
+        "themselves.",
         "",
         "| package | needed by | licence |",
         "|---|---|---|",

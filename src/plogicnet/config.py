@@ -37,6 +37,10 @@ def setting(
     return field(default=default, metadata=about)
 
 
+LONGEST, DEEPEST = 1_000_000, 20
+"""The most characters of a text of settings, and the deepest nesting; real ones are far below both."""
+
+
 @dataclass(frozen=True)
 class MinPrecision:
     """The precision from which on a rule of each pattern is kept."""
@@ -276,8 +280,11 @@ def parse_assignments(assignments: Sequence[str]) -> dict[str, object]:
             raise InputError(f"--set {text}: expected key=value, as in --set kge.dim=100")
         values.pop(key.strip(), None)  # of two, the later stands where it was said
         try:
+            require_plain(value, f"--set {key}")
             values[key.strip()] = yaml.safe_load(value)
-        except yaml.YAMLError:
+        except (yaml.YAMLError, ValueError) as error:  # PyYAML's dates and numbers raise the latter
+            if isinstance(error, InputError):
+                raise
             raise InputError(f"--set {text}: {value!r} is no value in YAML") from None
     return values
 
@@ -388,14 +395,37 @@ def _allowed(hint: Any) -> str:
     return {bool: "true or false", int: "a whole number", float: "a number"}[hint]
 
 
+def require_plain(text: str, source: str) -> None:
+    """An error where a YAML text has what no settings need: aliases, deep nesting or great length.
+
+    Reading such a text can take all memory, or all time: ten lines of aliases make a list of a billion items.
+
+    Example:
+        >>> require_plain("kge: {dim: 64}", "my.yaml")
+    """
+    if len(text) > LONGEST:
+        raise InputError(f"{source}: {len(text):,} characters; settings have at most {LONGEST:,}")
+    depth = 0
+    for event in yaml.parse(text, yaml.SafeLoader):
+        place = f"{source}, line {event.start_mark.line + 1}, column {event.start_mark.column + 1}"
+        if isinstance(event, yaml.AliasEvent):
+            raise InputError(f"{place}: an alias (*{event.anchor}); write the value itself")
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > DEEPEST:
+            raise InputError(f"{place}: nested more than {DEEPEST} deep; settings are two or three deep")
+
+
 def _yaml_leaves(text: str, source: str) -> Iterator[tuple[str, object, yaml.Mark]]:
     """Each setting in a YAML text as (dotted key, value, place)."""
     try:
+        require_plain(text, source)
         root = yaml.compose(text, yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         place = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
         raise InputError(f"{source}{place}: not YAML: {error.problem}") from None
+    except yaml.YAMLError as error:  # a character that YAML does not have
+        raise InputError(f"{source}: not YAML: {str(error).splitlines()[0]}") from None
     if root is None:
         return
     if not isinstance(root, yaml.MappingNode):
@@ -408,8 +438,14 @@ def _yaml_leaves(text: str, source: str) -> Iterator[tuple[str, object, yaml.Mar
             if isinstance(value_node, yaml.MappingNode):
                 stack.append((key + ".", value_node))
             else:
-                value = yaml.safe_load(yaml.serialize(value_node, Dumper=yaml.SafeDumper))
-                yield key, value, key_node.start_mark
+                yield key, _value(value_node, f"{source}, line {key_node.start_mark.line + 1}"), key_node.start_mark
+
+
+def _value(node: yaml.Node, place: str) -> object:
+    try:
+        return yaml.safe_load(yaml.serialize(node, Dumper=yaml.SafeDumper))
+    except (yaml.YAMLError, ValueError) as error:  # PyYAML's dates and numbers raise the latter
+        raise InputError(f"{place}: no value: {str(error).splitlines()[0]}") from None
 
 
 def _yaml_lines(node: Any, depth: int, comments: bool) -> Iterator[str]:

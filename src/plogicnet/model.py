@@ -379,8 +379,9 @@ class PLogicNet:
         _use_threads(config)
         model = cls(config)
         model.metrics = metrics
-        calibration = Calibration.of_json(metrics["calibration"])
-        model._fitted = Fitted(graph, outcome, calibration, metrics["candidates"], ties(config, outcome))
+        with run.damage_said(Path(path)):
+            calibration = Calibration.of_json(metrics["calibration"])
+            model._fitted = Fitted(graph, outcome, calibration, metrics["candidates"], ties(config, outcome))
         return model
 
 

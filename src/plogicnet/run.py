@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,7 +20,7 @@ from safetensors.numpy import load_file
 from plogicnet.config import Config
 from plogicnet.errors import InputError
 from plogicnet.files import clear_parts, replacing, write_text
-from plogicnet.graph import SPLITS, FloatArray, KnowledgeGraph, Vocabulary, quoted, read_labels
+from plogicnet.graph import SPLITS, FloatArray, KnowledgeGraph, Vocabulary, quoted, read_labels, read_parquet
 from plogicnet.rules import RuleTable, Statement, read_statements
 from plogicnet.version import VERSION
 
@@ -39,10 +40,32 @@ E_STEP = "e_step.safetensors"
 """Where the E-step in hand keeps its place."""
 REACHED = "reached.json"
 """Written last in the directory of each EM iteration."""
+DAMAGE = (
+    *(pa.ArrowException, SafetensorError, LookupError, AttributeError, TypeError, ValueError, ArithmeticError),
+    RecursionError,
+)
+"""What reading a broken or hostile file makes libraries raise."""
 FILES = (
     *("config.yaml", "graph.parquet", "entities.tsv", "relations.tsv"),
     *("rules.tsv", "hidden.parquet", "history.jsonl", "metrics.json"),
 )
+
+
+def require_inside(path: Path) -> None:
+    """An error where a run directory holds a link that leads out of it, or what is neither file nor directory.
+
+    A run may be a stranger's: what is read or written through such a link would be this person's own files.
+
+    Example:
+        >>> require_inside(Path("nowhere"))
+    """
+    root = path.resolve()
+    for folder, folders, files in os.walk(path):
+        for entry in (Path(folder) / name for name in (*folders, *files)):
+            if entry.is_symlink() and not entry.resolve().is_relative_to(root):
+                raise InputError(f"{entry}: a link out of the run directory; put the file itself there, or remove it")
+            if entry.exists() and not (entry.is_file() or entry.is_dir()):
+                raise InputError(f"{entry}: neither a file nor a directory; it is no part of a run, so remove it")
 
 
 def begin(path: Path, config: Config, graph: KnowledgeGraph, statements: Sequence[Statement]) -> None:
@@ -71,6 +94,7 @@ def require_own(path: Path) -> None:
     Example:
         >>> require_own(Path("nowhere"))
     """
+    require_inside(path)
     if path.is_dir() and any(path.iterdir()) and not ((path / ".lock").exists() or (path / BEGUN).exists()):
         raise InputError(f"{path}: the directory is not empty and holds no run; name a new one")
 
@@ -203,6 +227,7 @@ def require_begun(path: Path) -> None:
     """
     if not path.is_dir():
         raise InputError(f"no run at {path}: no such directory; `plogicnet train GRAPH --out {path}` makes one")
+    require_inside(path)
     if not (path / BEGUN).is_file():
         raise InputError(
             f"{path}: no run is here, or its training was stopped before anything was saved; begin it with"
@@ -276,7 +301,7 @@ def _kept(path: Path) -> list[int]:
 def _read_json(file: Path) -> dict[str, Any]:
     try:
         content: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{file} is damaged: {error}") from None
     if not isinstance(content, dict):
         raise InputError(f"{file} is damaged: expected a JSON object")
@@ -334,7 +359,7 @@ def damage_said(path: Path) -> Iterator[None]:
     """
     try:
         yield
-    except (pa.ArrowException, SafetensorError, KeyError, IndexError, AttributeError, TypeError, ValueError) as error:
+    except DAMAGE as error:
         if isinstance(error, InputError):
             raise
         raise InputError(f"{path} is damaged: {type(error).__name__}: {error}") from None
@@ -376,7 +401,7 @@ def _read_outcome(
 
     table = RuleTable.read(folder / "rules.tsv")
     rules, constraints = table.take(~table.constraints), table.take(table.constraints)
-    hidden = pq.read_table(folder / "hidden.parquet")
+    hidden = read_parquet(folder / "hidden.parquet")
     assumed = hidden["assumed"].to_numpy()
     model = build_rule_model(graph, config, rules, constraints, assumed if assumed.any() else None)
     embedding = make_embedding(graph, config) if config.em.embedding else None
@@ -384,12 +409,17 @@ def _read_outcome(
         embedding.load(folder / VECTORS)
     history = tuple(json.loads(line) for line in (folder / "history.jsonl").read_text(encoding="utf-8").splitlines())
     q, accepted = hidden["q"].to_numpy(), hidden["accepted"].to_numpy()
+    if len(q) != len(model.groundings.hidden):
+        raise InputError(f"{folder / 'hidden.parquet'} is damaged: it is not what the rules conclude")
+    if isinstance(lambda_, bool) or not isinstance(lambda_, int | float) or not 0 <= lambda_ < float("inf"):
+        raise InputError(f"{folder} is damaged: λ is {lambda_!r}")
     return Outcome(embedding, model, q, accepted, lambda_, history, len(history) if iteration is None else iteration)
 
 
 def _require_complete(path: Path) -> None:
     if not path.is_dir():
         raise InputError(f"no run at {path}: no such directory; `plogicnet train GRAPH --out {path}` makes one")
+    require_inside(path)
     _require_format(path)
     if not is_complete(path):
         how = (
@@ -419,10 +449,13 @@ def _write_graph(path: Path, graph: KnowledgeGraph) -> None:
 
 def _read_graph(path: Path) -> KnowledgeGraph:
     entities, relations = _read_names(path / "entities.tsv"), _read_names(path / "relations.tsv")
-    table = pq.read_table(path / "graph.parquet")
+    table = read_parquet(path / "graph.parquet")
     about = json.loads(table.schema.metadata[b"plogicnet"])
     split = np.array(table["split"].to_pylist(), dtype=object)
     triples = np.stack([table[c].to_numpy().astype(np.int64) for c in COLUMNS], axis=1)
+    sizes = [len(entities), len(relations), len(entities)]
+    if not np.all((triples >= 0) & (triples < sizes)):  # compiled code does not look again
+        raise InputError(f"{path / 'graph.parquet'} is damaged: it has numbers that entities.tsv or relations.tsv lack")
     return KnowledgeGraph(
         about["name"],
         Vocabulary("entity", entities),

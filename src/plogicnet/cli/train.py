@@ -276,7 +276,9 @@ def new_run(out: Path) -> Iterator[None]:
 def _open_run(out: Path, log_mode: str = "a") -> Iterator[None]:
     """Keeps other writers out of a run directory and its log open meanwhile."""
     from plogicnet.files import locked
+    from plogicnet.run import require_inside
 
+    require_inside(out)  # before the lock and the log are written
     with locked(out):
         handler = logging.FileHandler(out / "log.txt", mode=log_mode, encoding="utf-8")
         handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))

@@ -4,12 +4,13 @@ import csv as plain_csv
 import gzip
 import io
 import json
+import os
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any, NoReturn, cast
+from typing import IO, Any, AnyStr, NoReturn
 from urllib.parse import unquote
 
 import numpy as np
@@ -46,6 +47,11 @@ DELIMITERS = {".csv": ",;\t", ".tsv": "\t"}
 PLAIN_NAME = "urn:plogicnet:"
 """In RDF a name that is no IRI is written percent-encoded behind this."""
 BLOCK = 1 << 22
+"""Text is read so many bytes at a time; no line may be longer."""
+EXPANSION = "PLOGICNET_EXPANSION"
+"""The environment variable for how many times its own size a compressed file may hold."""
+USUAL_EXPANSION, ALWAYS_BYTES, ALWAYS_ROWS = 100, 1 << 26, 1 << 22
+"""Text of triples is packed to a tenth, seldom to a hundredth; what makes a thousand is made to fill a memory."""
 STRINGS = pa.dictionary(pa.int32(), pa.string())
 
 
@@ -94,14 +100,68 @@ def read_rows(file: Path, order: str = "hrt", with_gaps: bool = False) -> Rows:
         raise InputError(f"{file}: no such file")
     try:
         if suffix(file) in PARQUET:
-            return Rows(_named_columns(pq.read_table(file), str(file), with_gaps))
+            return Rows(_named_columns(read_parquet(file), str(file), with_gaps))
         if suffix(file) in JSON_LINES:
             return Rows(_read_json_lines(file, with_gaps))
         if suffix(file) in RDF:
             return _read_rdf(file)
         return Rows(_read_text(file, order, with_gaps))
     except (OSError, EOFError, zlib.error, plain_csv.Error, pa.ArrowException) as error:
+        if isinstance(error.__cause__ or error.__context__, InputError):  # from the stream that Arrow read
+            raise (error.__cause__ or error.__context__) from None  # type: ignore[misc]
         raise InputError(f"{file}: {_in_words(file, error)}") from None
+
+
+def read_parquet(file: Path) -> pa.Table:
+    """Reads a Parquet file, unless it is made to fill a memory: a few bytes can stand for any number of rows.
+
+    Example:
+        >>> read_parquet(Path("graph.parquet"))  # doctest: +SKIP
+    """
+    about, size = pq.read_metadata(file), file.stat().st_size
+    groups = [about.row_group(i) for i in range(about.num_row_groups)]
+    rows, held = sum(group.num_rows for group in groups), sum(group.total_byte_size for group in groups)
+    expansion = _expansion()
+    if rows > expansion * size + ALWAYS_ROWS or held > expansion * size + ALWAYS_BYTES:
+        raise _too_large(file, expansion)
+    return pq.read_table(file)
+
+
+def _expansion() -> int:
+    text = os.environ.get(EXPANSION, str(USUAL_EXPANSION))
+    if not text.isdecimal() or not 0 < len(text) < 10:
+        raise InputError(f"{EXPANSION}={text}: a whole number is meant, as {USUAL_EXPANSION}")
+    return int(text)
+
+
+def _too_large(file: Path, expansion: int) -> InputError:
+    return InputError(
+        f"{file}: it holds more than {expansion} times its own size, as a file does that is made to fill the memory;"
+        f" if you trust it, raise the limit: {EXPANSION}={10 * expansion}"
+    )
+
+
+class _Bounded(io.RawIOBase):
+    """A gzip file that ends in an error where it holds far more than a graph packed so small can."""
+
+    def __init__(self, file: Path) -> None:
+        self.file, self.stream = file, gzip.GzipFile(file)
+        self.expansion, self.read_so_far = _expansion(), 0
+        self.most = self.expansion * file.stat().st_size + ALWAYS_BYTES
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        count = self.stream.readinto(buffer)
+        self.read_so_far += count
+        if self.read_so_far > self.most:
+            raise _too_large(self.file, self.expansion)
+        return count
+
+    def close(self) -> None:
+        self.stream.close()
+        super().close()
 
 
 def rows_of(data: Any, what: str = "data") -> Rows:
@@ -175,8 +235,9 @@ def _read_json_lines(file: Path, with_gaps: bool) -> pa.Table:
             continue
         try:
             row = json.loads(line)
-        except ValueError as error:
-            raise InputError(f"{file}, line {number}: no JSON: {error}") from None
+        except (ValueError, RecursionError) as error:
+            reason = "nested too deeply" if isinstance(error, RecursionError) else error
+            raise InputError(f"{file}, line {number}: no JSON: {reason}") from None
         names = {str(key).lower(): value for key, value in row.items()} if isinstance(row, dict) else {}
         family = _family(names) or COLUMNS
         for column, name in zip(COLUMNS, family, strict=True):
@@ -231,9 +292,10 @@ def place_of(file: Path, row: int) -> str:
 
 def _parse(file: Path, delimiter: str, names: Sequence[str], skip: int) -> pa.Table:
     quoted = delimiter != "\t"
+    zipped = file.suffix.lower() == ".gz"
     try:
         return csv.read_csv(
-            file,
+            _open_bytes(file) if zipped else file,
             read_options=csv.ReadOptions(column_names=list(names), skip_rows=skip, block_size=BLOCK),
             parse_options=csv.ParseOptions(
                 delimiter=delimiter, quote_char='"' if quoted else False, newlines_in_values=quoted
@@ -254,7 +316,8 @@ def _has(table: pa.Table, text: str) -> bool:
 
 def _parse_quoted(file: Path, delimiter: str, names: Sequence[str], skip: bool) -> pa.Table | None:
     """Text in which quotes are quotes all through; None where some are not."""
-    with _open_text(file) as lines:
+    with _open_text(file) as text:
+        lines = _short(file, lambda: text.readline(BLOCK + 1))
         try:
             rows = list(plain_csv.reader(lines, delimiter=delimiter, strict=True))
         except (plain_csv.Error, UnicodeDecodeError):
@@ -298,7 +361,17 @@ def _open_text(file: Path, errors: str = "strict") -> io.TextIOWrapper:
 
 
 def _open_bytes(file: Path) -> IO[bytes]:
-    return cast(IO[bytes], gzip.open(file)) if file.suffix.lower() == ".gz" else file.open("rb")
+    return io.BufferedReader(_Bounded(file), BLOCK) if file.suffix.lower() == ".gz" else file.open("rb")
+
+
+def _short(file: Path, read: Callable[[], AnyStr]) -> Iterator[AnyStr]:
+    """The lines that are read, as long as none is longer than a block."""
+    for number, line in enumerate(iter(read, None), 1):
+        if not line:
+            return
+        if len(line) > BLOCK:
+            raise InputError(f"{file}, line {number}: longer than {BLOCK >> 20} MB; no triple is that long")
+        yield line
 
 
 def _diagnose(file: Path, delimiter: str, names: Sequence[str], skip: bool) -> NoReturn:
@@ -338,7 +411,7 @@ def _raw_rows(file: Path, delimiter: str) -> Any:
 
 def _decoded_lines(file: Path) -> Iterator[str]:
     with _open_bytes(file) as stream:
-        for number, line in enumerate(stream, 1):
+        for number, line in enumerate(_short(file, lambda: stream.readline(BLOCK + 1)), 1):
             try:
                 yield line.decode("utf-8-sig" if number == 1 else "utf-8")
             except UnicodeDecodeError as error:

@@ -14,6 +14,10 @@ _SIGNS = ("=>", *"(),&:=")
 _PLAIN_ESCAPES = {"\\": "\\", '"': '"', "n": "\n", "r": "\r", "t": "\t"}
 _CODE_ESCAPES = {"x": 2, "u": 4, "U": 8}
 Objection = Callable[[str, str], str | None]
+LONGEST = 1_000_000
+"""The most characters of a line: far more than anyone writes."""
+SHOWN = 160
+"""A longer line is shown in part, around the mistake."""
 _NEGATION = 'negation stands only before the hypothesis, expected "=> not r(X, X)"'
 
 
@@ -97,15 +101,19 @@ class _Line:
 
     def mistake(self, column: int, message: str) -> InputError:
         # Tabs and unprintable characters become single spaces, so that the caret stands where it should.
-        shown = "".join(c if c.isprintable() else " " for c in self.source)
+        start = max(0, column - SHOWN // 2) if len(self.source) > SHOWN else 0
+        part = self.source[start : start + SHOWN]
+        shown = "".join(c if c.isprintable() else " " for c in part)
         where = f"{self.file}, line {self.number}, column {column + 1}"
-        return InputError(f"{where}: {message}\n  {shown}\n  {' ' * column}^")
+        return InputError(f"{where}: {message}\n  {shown}\n  {' ' * (column - start)}^")
 
     # The tokenizer
 
     def read_tokens(self) -> bool:
         """Splits the line into tokens; False where there are none."""
         source, at = self.source, 0
+        if len(source) > LONGEST:
+            raise self.mistake(LONGEST, f"the line has {len(source):,} characters, expected at most {LONGEST:,}")
         while at < len(source) and source[at] != "#":
             start, c = at, source[at]
             if c.isspace():

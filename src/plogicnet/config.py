@@ -106,7 +106,7 @@ class KGE:
     """The embedding model q_theta."""
 
     model: Model = setting("TransE", "how vectors make a score")  # noqa: RUF009
-    dim: int = setting(200, "length of the vectors; for RotatE and ComplEx of complex numbers", low=1)
+    dim: int = setting(200, "length of the vectors; for RotatE and ComplEx of complex numbers", low=1, high=100_000)
     recipe: Literal["sampled", "one_vs_all"] = setting(
         "sampled",
         "sampled: self-adversarial negatives (the paper's); one_vs_all: cross-entropy over all entities with reciprocal"
@@ -185,7 +185,7 @@ class Config:
 
     seed: int = setting(0, "one seed for everything random", low=0, high=2**31 - 1)
     device: Literal["auto", "cpu", "cuda"] = setting("auto", "auto: a GPU if there is one")
-    threads: int = setting(0, "0: all cores", low=0)
+    threads: int = setting(0, "0: all cores", low=0, high=1024)
     rules: Rules = field(default_factory=Rules, metadata={"meaning": "which rules"})
     grounding: Grounding = field(default_factory=Grounding, metadata={"meaning": "from rules to groundings"})
     mln: MLN = field(default_factory=MLN, metadata={"meaning": "the rule model p_w"})

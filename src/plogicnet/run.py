@@ -408,6 +408,10 @@ def _read_outcome(
     if embedding is not None and (folder / VECTORS).is_file():
         embedding.load(folder / VECTORS)
     history = tuple(json.loads(line) for line in (folder / "history.jsonl").read_text(encoding="utf-8").splitlines())
+    if not all(isinstance(line, dict) for line in history):
+        raise InputError(f"{folder / 'history.jsonl'} is damaged: expected a JSON object a line")
+    if iteration is not None and (not isinstance(iteration, int) or not 0 <= iteration <= len(history)):
+        raise InputError(f"{folder} is damaged: it is of iteration {iteration!r}, and history.jsonl has {len(history)}")
     q, accepted = hidden["q"].to_numpy(), hidden["accepted"].to_numpy()
     if len(q) != len(model.groundings.hidden):
         raise InputError(f"{folder / 'hidden.parquet'} is damaged: it is not what the rules conclude")

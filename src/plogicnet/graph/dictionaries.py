@@ -9,6 +9,9 @@ from plogicnet.graph.knowledge_graph import SPLITS, KnowledgeGraph
 from plogicnet.graph.triples import HEAD, RELATION, TAIL, IntArray, as_triples
 from plogicnet.graph.vocabulary import Vocabulary
 
+LONGEST_NUMBER, LONGEST_NAME = 18, 1 << 22
+"""The most digits of a number that is no mistake, and the most characters of a name."""
+
 
 def read_dictionary(file: Path) -> tuple[str, ...]:
     """The names of a dictionary of `number⇥name` lines, in the order of their numbers, which are 0, 1, 2, ….
@@ -63,7 +66,7 @@ def _read_numbers(file: Path, entities: int, relations: int) -> IntArray:
     triples = []
     for number, line in _counted(file):
         cells = line.split()
-        if len(cells) != 3 or not all(cell.isdecimal() and len(cell) < 19 for cell in cells):
+        if len(cells) != 3 or not all(cell.isdecimal() and len(cell) <= LONGEST_NUMBER for cell in cells):
             raise InputError(f"{file}, line {number}: three numbers are meant (head, tail, relation): {line[:100]!r}")
         triples.append((number, *map(int, cells)))
     table = np.array(triples, dtype=np.int64).reshape(-1, 4)
@@ -84,7 +87,7 @@ def _read_numbers(file: Path, entities: int, relations: int) -> IntArray:
 def _counted(file: Path) -> list[tuple[int, str]]:
     """The lines under a first line that counts them."""
     (_, first), *lines = _lines(file) or [(1, "")]
-    if not first.strip().isdecimal() or int(first) != len(lines):
+    if not first.strip().isdecimal() or len(first.strip()) > LONGEST_NUMBER or int(first) != len(lines):
         raise InputError(
             f"{file}, line 1: the number of the lines that follow is meant ({len(lines)}), found {first[:40]!r}"
         )
@@ -96,8 +99,9 @@ def _in_order(file: Path, entries: list[tuple[int, str, str | None]]) -> tuple[s
     names: dict[int, str] = {}
     seen: set[str] = set()
     for line, text, name in entries:
-        if not name or not text.isdecimal():
-            raise InputError(f"{file}, line {line}: a number and a name are meant, found {text[:40]!r} and {name!r}")
+        if not name or not text.isdecimal() or len(text) > LONGEST_NUMBER or len(name) > LONGEST_NAME:
+            found = f"{text[:40]!r} and {name[:40]!r}" if name else f"{text[:40]!r} and no name"
+            raise InputError(f"{file}, line {line}: a number and a name are meant, found {found}")
         number = int(text)
         if number in names:
             raise InputError(

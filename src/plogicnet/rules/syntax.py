@@ -183,7 +183,7 @@ class _Line:
     def _take(self, expected: str, *kinds: str) -> _Token:
         token = self.tokens[self.at]
         if token.kind not in kinds:
-            found = "the end of the line" if token.kind == "end" else repr(token.text)
+            found = "the end of the line" if token.kind == "end" else repr(token.text[:100])
             raise self.mistake(token.column, f"expected {expected}, found {found}")
         self.at += 1
         return token
@@ -197,10 +197,10 @@ class _Line:
         try:
             weight = float(text)
         except ValueError:
-            hint = f"found {text!r} (a name with ':' in it is written in double quotes)"
+            hint = f"found {text[:100]!r} (a name with ':' in it is written in double quotes)"
             raise self.mistake(column, f"expected a number before ':', {hint}") from None
         if not math.isfinite(weight):
-            raise self.mistake(column, f"the weight {text} is not finite, expected a finite number")
+            raise self.mistake(column, f"the weight {text[:40]} is not finite, expected a finite number")
         self._take("':' after the weight", ":")
         return weight, fixed
 

@@ -9,6 +9,9 @@ from plogicnet.rules.rule import Constant, Rule
 from plogicnet.rules.syntax import Statement, parse_rules
 from plogicnet.rules.table import RuleTable, is_table
 
+MOST_PREMISES = 100
+"""Each premise is a join; nobody writes so many, and no machine grounds them."""
+
 
 def read_statements(path: Path, graph: KnowledgeGraph) -> list[Statement]:
     """Reads a file of rules; `plogicnet mine --out` and a run's rules.tsv are such files too.
@@ -57,6 +60,11 @@ def _checked(statements: list[Statement], file: str) -> list[Statement]:
         earlier = first.setdefault(statement.rule.renamed, statement.line)
         if earlier != statement.line:
             raise InputError(f"{file}, line {statement.line}: the same rule stands in line {earlier}")
+        if len(statement.rule.body) > MOST_PREMISES:
+            found = f"{len(statement.rule.body):,} premises"
+            raise InputError(
+                f"{file}, line {statement.line}: {found}; a rule that is to be grounded has at most {MOST_PREMISES}"
+            )
         if statement.rule.negated and statement.weight is not None:
             raise InputError(f"{file}, line {statement.line}: a constraint takes no weight; leave it out")
     return statements

@@ -1,0 +1,31 @@
+"""Fuzzing the rule parser: whatever the text, it gives rules that print and parse to themselves, or an InputError."""
+
+import sys
+
+import atheris
+
+with atheris.instrument_imports(include=["plogicnet.rules"]):
+    from plogicnet.errors import InputError
+    from plogicnet.rules.syntax import parse_rules
+
+
+def one_input(data: bytes) -> None:
+    """Parses the bytes as a file of rules.
+
+    Example:
+        >>> one_input(b"2.5: husband(X, Y) => wife(Y, X)")
+    """
+    text = data.decode("utf-8", errors="replace")
+    try:
+        statements = parse_rules(text, "fuzz")
+    except InputError:
+        return
+    for statement in statements:
+        again = parse_rules(str(statement), "fuzz")
+        if [s.rule for s in again] != [statement.rule] or again[0].weight != statement.weight:
+            raise AssertionError(f"{statement} does not parse to itself")
+
+
+if __name__ == "__main__":
+    atheris.Setup(sys.argv, one_input)
+    atheris.Fuzz()

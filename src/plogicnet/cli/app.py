@@ -10,6 +10,7 @@ import typer
 from plogicnet import __version__
 from plogicnet.cli.data import data, doctor
 from plogicnet.cli.mine import mine
+from plogicnet.cli.report import report
 from plogicnet.cli.reproduce import reproduce
 from plogicnet.cli.settings import (
     DEMO_PRESET,
@@ -40,7 +41,7 @@ app = typer.Typer(
 app.add_typer(data, name="data")
 app.command()(doctor)
 app.command()(mine)
-for command in (train, resume, refit, reproduce):
+for command in (train, resume, refit, reproduce, report):
     app.command()(command)
 
 

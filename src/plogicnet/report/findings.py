@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from plogicnet.em import systems
 from plogicnet.evaluation import Ranks, rank
-from plogicnet.graph import FloatArray, IntArray, KnowledgeGraph, TripleSet
+from plogicnet.graph import IntArray, KnowledgeGraph, TripleSet
 from plogicnet.model import PLogicNet, Prediction
 from plogicnet.progress import Progress, silent
 from plogicnet.rules import Rule
@@ -20,9 +20,11 @@ RANKED_MOST = 5_000
 ASKED_MOST = 200
 """So many queries are asked for their best answers."""
 ANSWERS = 10
-SHORTLIST = 100
+SHORTLIST = 25
 SHOWN = 5
-BADLY = 10
+BADLY, CONFIDENTLY = 10, 0.01
+"""The rank beyond which a truth is ranked badly, and the probability from which on a wrong answer is worth a look."""
+SIDES = ("head", "tail")
 Names = tuple[str, str, str]
 
 
@@ -94,11 +96,17 @@ class Mistake:
 
 @dataclass(frozen=True)
 class Example:
-    """One grounding of a rule, in names."""
+    """One grounding of a rule, in names.
+
+    Attributes:
+        known: whether the hypothesis is a training triple.
+        found_in: the held-out split that has it, if one does.
+    """
 
     premises: list[Names]
     hypothesis: Names
     known: bool
+    found_in: str | None
 
 
 def names_of(judged: Prediction) -> Names:
@@ -125,9 +133,11 @@ def ranked(model: PLogicNet, split: str, progress: Progress = silent) -> Ranked:
         chosen[np.random.default_rng([config.seed, 23]).choice(len(everything), RANKED_MOST, replace=False)] = True
         triples = everything[chosen]
         # the others move to a split that is filtered too
-        other = "valid" if split == "test" else "train"
-        rest = np.concatenate([f.graph.split(other), everything[~chosen]])
-        graph = replace(f.graph, **{split: triples, other: rest})
+        rest = everything[~chosen]
+        if split == "test":
+            graph = replace(f.graph, test=triples, valid=np.concatenate([f.graph.valid, rest]))
+        else:
+            graph = replace(f.graph, valid=triples, train=np.concatenate([f.graph.train, rest]))
     compared = systems(config, f.outcome.lambda_)
     ranks = rank(graph, split, f.outcome.embedding, f.rules, compared, config.evaluation.batch_memory_mb, progress)
     return Ranked(split, triples, len(everything), ranks, model.judge(triples))
@@ -154,11 +164,11 @@ def ask(model: PLogicNet, told: Ranked, progress: Progress = silent) -> list[Ask
 
 def _asked(model: PLogicNet, told: Ranked, row: int, side: int, known: TripleSet) -> Asked:
     head, relation, tail = names_of(told.judged[row])
-    query = {"tail": tail} if side == 0 else {"head": head}
-    answers = model.predict(relation=relation, top=ANSWERS, **query)
+    open_head = SIDES[side] == "head"
+    answers = model.predict(None if open_head else head, relation, tail if open_head else None, top=ANSWERS)
     numbers = np.array([model.fitted.graph.numbers(*names_of(a)) for a in answers]).reshape(-1, 3)
     new = [a for a, is_known in zip(answers, known.contains(numbers).tolist(), strict=True) if not is_known]
-    return Asked(row, ("head", "tail")[side], told.judged[row], new)
+    return Asked(row, SIDES[side], told.judged[row], new)
 
 
 def _everything(graph: KnowledgeGraph) -> TripleSet:
@@ -182,36 +192,27 @@ def believed_by_vectors(model: PLogicNet, run: Path, asked: Sequence[Asked]) -> 
     """
     if model.fitted.outcome.embedding is None:
         return []
-    unreached = [a for query in asked for a in query.answers if not a.in_hidden]
-    return _explained(model, [*_hidden(model, run, by_rules=False), *unreached])
+    unreached = {names_of(a): a for query in asked for a in query.answers if not a.in_hidden}
+    candidates = [*_hidden(model, run, by_rules=False), *unreached.values()]
+    most = sorted(candidates, key=lambda c: -(c.q or 0.0) * (1 - c.p_w))
+    return _explained(model, most[:SHORTLIST])
 
 
 def _hidden(model: PLogicNet, run: Path, by_rules: bool) -> list[Prediction]:
-    """The hidden triples about which rules and vectors disagree most, one of them believing.
+    """The hidden triples that one half believes and the other doubts most: p_w · (1 − q), or q · (1 − p_w).
 
-    The two are compared by their places in the order of all hidden triples: q and p_w themselves are on scales of
-    their own. Without vectors there is nothing to disagree with, and the rules' favourites are given.
+    Without vectors, which have no doubts then, they are the rules' favourites.
     """
     table = pq.read_table(run / "hidden.parquet", columns=["head", "relation", "tail", "q", "p_w"])
     if not len(table):
         return []
-    p_w, q = _places(table["p_w"].to_numpy()), _places(table["q"].to_numpy())
-    if model.fitted.outcome.embedding is None:
-        q = np.zeros(len(q))
-    gap = p_w - q if by_rules else q - p_w
-    rows = np.sort(np.argsort(-gap, kind="stable")[:SHORTLIST])
-    rows = rows[gap[rows] > 0]
-    chosen = table.take(rows)
+    p_w, q = table["p_w"].to_numpy(), table["q"].to_numpy()
+    believed, doubted = (p_w, q) if by_rules else (q, p_w)
+    rows = np.argsort(-believed * (1 - doubted), kind="stable")[:SHORTLIST]
+    chosen = table.take(rows[believed[rows] > doubted[rows]])
     names = zip(*(chosen[c].to_pylist() for c in ("head", "relation", "tail")), strict=True)
     numbers = np.array([model.fitted.graph.numbers(*triple) for triple in names], dtype=np.int64).reshape(-1, 3)
     return model.judge(numbers)
-
-
-def _places(values: FloatArray) -> FloatArray:
-    """Each value's place from 0 to 1 in the order of all; equal values share the middle of theirs."""
-    ordered = np.sort(values)
-    between = np.searchsorted(ordered, values) + np.searchsorted(ordered, values, side="right")
-    return np.asarray(between / (2 * len(values)))
 
 
 def _explained(model: PLogicNet, candidates: Iterable[Prediction]) -> list[Explained]:
@@ -227,9 +228,13 @@ def explained(model: PLogicNet, judged: Prediction) -> Explained:
         >>> explained(model, model.judge(graph.test[:1])[0]).why["rules"]  # doctest: +SKIP
     """
     graph = model.fitted.graph
-    triple = graph.numbers(*names_of(judged))[None, :]
-    found = (s for s in ("test", "valid") if TripleSet.of(graph.split(s), len(graph.entities)).contains(triple)[0])
-    return Explained(judged, next(found, None), model.explain(*names_of(judged)))
+    found = _found_in(graph, graph.numbers(*names_of(judged)))
+    return Explained(judged, found, model.explain(*names_of(judged)))
+
+
+def _found_in(graph: KnowledgeGraph, triple: IntArray) -> str | None:
+    """The held-out split that has a triple."""
+    return next((split for split in ("test", "valid") if (graph.split(split) == triple).all(axis=1).any()), None)
 
 
 def _varied(best: Sequence[Prediction]) -> list[Prediction]:
@@ -269,16 +274,17 @@ def confidently_wrong(model: PLogicNet, told: Ranked, asked: Sequence[Asked]) ->
     """
     wrong: dict[Names, Asked] = {}
     for query in asked:
-        if query.answers and query.answers[0].probability > query.truth.probability:
+        best = query.answers[0].probability if query.answers else 0.0
+        missed = told.place("plogicnet*", query.row, SIDES.index(query.side)) > 1
+        if missed and best > query.truth.probability and best >= CONFIDENTLY:
             wrong.setdefault(names_of(query.answers[0]), query)
-    best = sorted(wrong.values(), key=lambda query: -query.answers[0].probability)
-    chosen = _varied([query.answers[0] for query in best])
+    order = sorted(wrong.values(), key=lambda query: -query.answers[0].probability)
+    chosen = _varied([query.answers[0] for query in order])
     return [_mistake(model, told, wrong[names_of(answer)], answer) for answer in chosen]
 
 
 def _mistake(model: PLogicNet, told: Ranked, asked: Asked, about: Prediction) -> Mistake:
-    side = ("head", "tail").index(asked.side)
-    places = {system: told.place(system, asked.row, side) for system in told.ranks}
+    places = {system: told.place(system, asked.row, SIDES.index(asked.side)) for system in told.ranks}
     return Mistake(asked, places, explained(model, about))
 
 
@@ -298,7 +304,8 @@ def examples_of(model: PLogicNet, rule: Rule, most: int = 2) -> list[Example]:
     found = []
     for at in order.tolist():
         rows = groundings.premises[at]
-        hypothesis = int(groundings.hypothesis[at])
         premises = [graph.names(triples[row]) for row in rows[rows >= 0]]
-        found.append(Example(premises, graph.names(triples[hypothesis]), bool(groundings.observed[hypothesis])))
+        concluded = triples[groundings.hypothesis[at]]
+        is_known = bool(groundings.observed[groundings.hypothesis[at]])
+        found.append(Example(premises, graph.names(concluded), is_known, _found_in(graph, concluded)))
     return found

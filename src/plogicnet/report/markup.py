@@ -127,3 +127,7 @@ class Names:
     def _atom(self, atom: Atom) -> Markup:
         ends = [self(end.name) if isinstance(end, Constant) else str(end) for end in (atom.head, atom.tail)]
         return tag("span", tag("i", self(atom.relation)), "(", ends[0], ", ", ends[1], ")", class_="atom")
+
+
+AND = tag("span", " and ", class_="and")
+"""Between premises."""

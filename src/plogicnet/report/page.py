@@ -18,7 +18,7 @@ from plogicnet.graph.doctor import examine
 from plogicnet.model import PLogicNet
 from plogicnet.progress import Progress, silent
 from plogicnet.report import figures, findings, reasons
-from plogicnet.report.markup import Child, Markup, Names, join, tag
+from plogicnet.report.markup import AND, Child, Markup, Names, join, tag
 from plogicnet.rules import RuleTable
 from plogicnet.version import VERSION
 
@@ -201,10 +201,13 @@ def _probabilities(result: Mapping[str, Any]) -> Child:
         "A probability is calibrated on the validation triples: of candidates that are given such a probability, at"
         " least so many are right. True facts that no split holds count as wrong, so it is a cautious one."
     )
-    return [
-        tag("p", said),
-        tag("div", figures.reliability_figure(result["calibration"], result["split"]), class_="pair"),
+    quality = result["calibration"]
+    rows: list[list[Child]] = [
+        [name, f"{of['brier']:.4f}", f"{of['ece']:.4f}"]
+        for name, of in (("calibrated", quality), ("before", quality["uncalibrated"]))
     ]
+    beside = tag("div", tag("p", said), figures.table(["", "Brier score", "calibration error"], rows, "narrow"))
+    return tag("div", figures.reliability_figure(quality, result["split"]), beside, class_="pair")
 
 
 def _rules(model: PLogicNet, names: Names) -> Child:
@@ -243,8 +246,9 @@ def _strongest(model: PLogicNet, rules: RuleTable, names: Names) -> Markup:
 
 
 def _example(example: findings.Example, names: Names) -> Markup:
-    premises = [join(" and " if i else "", names.fact(p)) for i, p in enumerate(example.premises)]
-    known = tag("span", "known" if example.known else "new", class_="badge" if example.known else "badge yes")
+    premises = [join(AND if i else "", names.fact(p)) for i, p in enumerate(example.premises)]
+    said = "known" if example.known else f"new, in {example.found_in}" if example.found_in else "new"
+    known = tag("span", said, class_="badge" if example.known else "badge yes")
     return tag("li", *premises, tag("span", " ⇒ ", class_="and"), names.fact(example.hypothesis), " ", known)
 
 

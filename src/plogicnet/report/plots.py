@@ -141,11 +141,15 @@ def strip(values: Sequence[tuple[str, float, str]]) -> Markup:
 
     Example:
         >>> strip([("star", 0.25, "MRR 0.25")]).count("25.00%")
-        1
+        3
     """
     grid = [tag("line", x1=f"{at}%", x2=f"{at}%", y1=0, y2=20, class_="grid") for at in (0, 25, 50, 75, 100)]
+    ends = [f"{100 * end(v for _, v, _ in values):.2f}%" for end in (min, max)]
+    span = tag("line", x1=ends[0], x2=ends[1], y1=10, y2=10, class_="span")
     marks = [mark(kind, f"{100 * value:.2f}%", "10", said) for kind, value, said in values]
-    return tag("svg", grid, marks, class_="strip", height=20, role="img", aria_label="; ".join(v[2] for v in values))
+    return tag(
+        "svg", grid, span, marks, class_="strip", height=20, role="img", aria_label="; ".join(v[2] for v in values)
+    )
 
 
 def strip_scale() -> Markup:

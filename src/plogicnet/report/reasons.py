@@ -6,7 +6,7 @@ from typing import Any
 from plogicnet.model import Prediction
 from plogicnet.report.figures import SYSTEMS
 from plogicnet.report.findings import Explained, Mistake, names_of
-from plogicnet.report.markup import Child, Markup, Names, join, tag
+from plogicnet.report.markup import AND, Child, Markup, Names, join, tag
 from plogicnet.report.plots import meter
 from plogicnet.rules import Rule
 
@@ -114,18 +114,22 @@ def _why(told: Explained, names: Names, rules: Rules, title: str = "Why") -> Mar
     whole = tag("p", f"The rules’ log-odds: {why['log_odds']:+.2f}, which is")
     similar = _similar(why["neighbours"], names)
     folded = tag("details", tag("summary", "All reasons"), whole, tag("ul", contributions, class_="terms"), similar)
-    return join(tag("p", tag("b", f"{title}: "), _strongest(why, names, rules)), folded)
+    return join(tag("p", tag("b", f"{title}: "), _strongest(told, names, rules)), folded)
 
 
-def _strongest(why: Mapping[str, Any], names: Names, rules: Rules) -> Markup:
-    """The reason that counts most, in a sentence."""
-    for entry in why["rules"]:
-        if entry["contribution"] > 0 and entry["premises"]:
-            return join(_facts(entry["premises"][0], names), ", since ", _rule(entry["rule"], names, rules), ".")
-    silent = "no rule speaks for it" if why["rules"] else "no rule reaches it"
-    if why["neighbours"]:
-        return join(f"{silent}; it is like the known ", names.fact(why["neighbours"][0]["fact"]), ".")
-    return join(f"{silent}; the vectors’ score alone.")
+def _strongest(told: Explained, names: Names, rules: Rules) -> Markup:
+    """The reason that counts most, in a sentence: of the half that believes more."""
+    why, judged = told.why, told.judged
+    like = max(why["neighbours"], key=lambda n: float(n["similarity"]), default=None)
+    entry = next((e for e in why["rules"] if e["contribution"] > 0 and e["premises"]), None)
+    if entry is not None and (like is None or judged.q is None or judged.p_w >= judged.q):
+        return join(_facts(entry["premises"][0], names), ", since ", _rule(entry["rule"], names, rules), ".")
+    silent = "the rules doubt it" if why["rules"] else "no rule reaches it"
+    if like is not None:
+        return join(f"{silent}; to the vectors it is like the known ", names.fact(like["fact"]), ".")
+    return join(
+        f"{silent}; there is the base rate of its relation", "." if judged.q is None else " and the vectors’ score."
+    )
 
 
 def _contribution(entry: Mapping[str, Any], names: Names, rules: Rules) -> Markup:
@@ -160,7 +164,7 @@ def _similarity(neighbour: Mapping[str, Any], names: Names) -> Markup:
 
 
 def _facts(premises: Sequence[Sequence[str]], names: Names) -> Markup:
-    return join(*(join(" and " if at else "", names.fact(triple)) for at, triple in enumerate(premises)))
+    return join(*(join(AND if at else "", names.fact(triple)) for at, triple in enumerate(premises)))
 
 
 def _rule(text: str, names: Names, rules: Rules) -> Markup:

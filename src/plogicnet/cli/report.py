@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from plogicnet.cli.settings import Device, Json, Run, Threads, print_json, require_folder
+from plogicnet.errors import InputError
 
 
 def report(
@@ -22,6 +23,8 @@ def report(
     from plogicnet.report import write_report
 
     require_folder(out)
+    if out is not None and out.is_dir():
+        raise InputError(f"--out {out}: a directory is there; name a file")
     options = {"device": device, "threads": threads}
     given = {key: value for key, value in options.items() if value is not None}
     file = write_report(run, out or run / "report.html", given, for_stderr())

@@ -24,6 +24,7 @@ EDGES = (1, 3, 10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000, 300_000,
 """The last rank of each bin: about the same width on a scale of logarithms, and Hits@1, 3 and 10 are their sums."""
 RELATIONS_MOST = 20
 POINTS_MOST = 1_000
+BARS_WITH_SHARES = 4
 STEPS = {
     "mine": "mining rules",
     "ground": "grounding rules",
@@ -125,7 +126,7 @@ def accepted_figure(history: Sequence[Mapping[str, Any]], tau: float) -> Markup:
     Example:
         >>> line = {"iteration": 1, "accepted": 4, "hidden": 9, "accepted_precision": 0.5}
         >>> accepted_figure([line], 0.5).count("50.0 %")
-        1
+        2
     """
     numbers = [line["iteration"] for line in history]
     x = Axis(min(numbers) - 0.5, max(numbers) + 0.5, _counted(numbers), "EM iteration")
@@ -138,7 +139,8 @@ def accepted_figure(history: Sequence[Mapping[str, Any]], tau: float) -> Markup:
         drawn.append(plane.bar("soft", left, right, accepted, f"{accepted:,} accepted"))
         if share:
             drawn.append(plane.bar("star", left, right, share * accepted, f"{said} of them held out"))
-        drawn.append(plane.text(at, accepted, f"{accepted:,}" if len(history) > 5 else f"{accepted:,} · {said}"))
+        shown = f"{accepted:,} · {said}" if said and len(history) <= BARS_WITH_SHARES else f"{accepted:,}"
+        drawn.append(plane.text(at, accepted, shown))
     about = (
         f"Of {history[-1]['hidden']:,} hidden triples, those with p_w ≥ {tau:g}. The full colour and the percentage are"
         " the part that valid or test holds; the rest is wrong, or true and not in the data."

@@ -1,19 +1,20 @@
 """HTML that cannot be broken by what stands in it: every text becomes markup here, escaped, and nowhere else."""
 
 import html
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from plogicnet.rules import Atom, Constant, Rule
 
-EMPTY = frozenset(("meta", "br"))
+EMPTY = frozenset(("meta", "br", "wbr"))
 """Elements without an end tag."""
 LONGEST = 90
 """A longer name is cut; its beginning is enough to know it by."""
 LONGEST_TITLE = 400
-CONTROLS = dict.fromkeys([*range(0x20), *range(0x7F, 0xA0)], "\N{REPLACEMENT CHARACTER}") | dict.fromkeys(
-    b"\t\n\r", " "
-)
+UNBROKEN = 16
+"""A longer name may be broken at its separators."""
+CONTROLS = dict.fromkeys({*range(0x20), *range(0x7F, 0xA0)} - set(b"\t\n"), "\N{REPLACEMENT CHARACTER}")
 
 
 class Markup(str):
@@ -81,6 +82,17 @@ def shortened(text: str, most: int = LONGEST) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
+def breakable(text: str) -> Markup:
+    """The text with places at which a line may break, where it is long: names such as /people/person have no spaces.
+
+    Example:
+        >>> breakable("/people/person/nationality")
+        '/<wbr>people/<wbr>person/<wbr>nationality'
+    """
+    parts = re.split(r"(?<=[/._:#-])(?=\w)", text) if len(text) > UNBROKEN else [text]
+    return join(*(join(tag("wbr") if at else None, part) for at, part in enumerate(parts)))
+
+
 @dataclass(frozen=True)
 class Names:
     """How names are shown: under their labels, isolated (a name may run from right to left), and cut where too long.
@@ -97,7 +109,7 @@ class Names:
     def __call__(self, name: str) -> Markup:
         """One name."""
         label = shortened(self.text(name))
-        return tag("bdi", label, title=None if label == name else shortened(name, LONGEST_TITLE))
+        return tag("bdi", breakable(label), title=None if label == name else shortened(name, LONGEST_TITLE))
 
     def text(self, name: str) -> str:
         """One name's label, or itself."""

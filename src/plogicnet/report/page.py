@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from plogicnet.config import Config
+from plogicnet.errors import InputError
 from plogicnet.files import write_text
 from plogicnet.graph import CATEGORIES, RELATION
 from plogicnet.graph.doctor import examine
@@ -36,7 +37,11 @@ def write_report(
         >>> write_report(Path("runs/family"), Path("family.html"))  # doctest: +SKIP
     """
     model = PLogicNet.load(run, settings)
-    write_text(out, page_of(model, run, progress))
+    page = page_of(model, run, progress)
+    try:
+        write_text(out, page)
+    except OSError as error:
+        raise InputError(f"{out}: cannot be written: {error.strerror}") from None
     return out
 
 

@@ -38,7 +38,7 @@ def missed_card(mistake: Mistake, names: Names, rules: Rules) -> Markup:
     said = tag(
         "p", "Asked ", names.query(names_of(asked.truth), asked.side), ": ", _places(mistake), _above(mistake, names)
     )
-    why = _why(mistake.explained, names, rules, "What speaks for it")
+    why = _why(mistake.explained, names, rules, "What speaks for it", by_rules=True)
     return tag("article", tag("h4", names.fact(names_of(asked.truth))), said, _numbers(asked.truth), why)
 
 
@@ -98,7 +98,7 @@ def _above(mistake: Mistake, names: Names) -> Child:
     ]
 
 
-def _why(told: Explained, names: Names, rules: Rules, title: str = "Why") -> Markup:
+def _why(told: Explained, names: Names, rules: Rules, title: str = "Why", by_rules: bool = False) -> Markup:
     """The strongest reason in sight, and everything under it."""
     why = told.why
     entries: Sequence[Mapping[str, Any]] = why["rules"]
@@ -114,15 +114,15 @@ def _why(told: Explained, names: Names, rules: Rules, title: str = "Why") -> Mar
     whole = tag("p", f"The rules’ log-odds: {why['log_odds']:+.2f}, which is")
     similar = _similar(why["neighbours"], names)
     folded = tag("details", tag("summary", "All reasons"), whole, tag("ul", contributions, class_="terms"), similar)
-    return join(tag("p", tag("b", f"{title}: "), _strongest(told, names, rules)), folded)
+    return join(tag("p", tag("b", f"{title}: "), _strongest(told, names, rules, by_rules)), folded)
 
 
-def _strongest(told: Explained, names: Names, rules: Rules) -> Markup:
-    """The reason that counts most, in a sentence: of the half that believes more."""
+def _strongest(told: Explained, names: Names, rules: Rules, by_rules: bool) -> Markup:
+    """The reason that counts most, in a sentence: of the half that believes more, or of the rules if asked for."""
     why, judged = told.why, told.judged
     like = max(why["neighbours"], key=lambda n: float(n["similarity"]), default=None)
     entry = next((e for e in why["rules"] if e["contribution"] > 0 and e["premises"]), None)
-    if entry is not None and (like is None or judged.q is None or judged.p_w >= judged.q):
+    if entry is not None and (by_rules or like is None or judged.q is None or judged.p_w >= judged.q):
         return join(_facts(entry["premises"][0], names), ", since ", _rule(entry["rule"], names, rules), ".")
     silent = "the rules doubt it" if why["rules"] else "no rule reaches it"
     if like is not None:

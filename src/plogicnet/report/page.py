@@ -15,15 +15,18 @@ from plogicnet.config import Config
 from plogicnet.errors import InputError
 from plogicnet.files import write_text
 from plogicnet.graph import CATEGORIES, RELATION
-from plogicnet.graph.doctor import examine
+from plogicnet.graph.doctor import Finding, examine
 from plogicnet.model import PLogicNet
 from plogicnet.progress import Progress, silent
 from plogicnet.report import figures, findings, reasons
-from plogicnet.report.markup import AND, Child, Markup, Names, join, tag
+from plogicnet.report.markup import AND, Child, Markup, Names, breakable, join, shortened, tag
 from plogicnet.rules import RuleTable
 from plogicnet.version import VERSION
 
 STRONGEST = 12
+EXAMPLE_MOST = 160
+TURNING = dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A)])
+"""Characters that change the direction of the text after them."""
 Section = tuple[str, str, Child]
 """An anchor, a title, and what stands under it."""
 
@@ -150,24 +153,19 @@ def _checkup(model: PLogicNet) -> Markup:
     """What the doctor says of the graph, warnings first."""
     checked = examine(model.fitted.graph).findings
     told = [f for level in ("warning", "note") for f in checked if f.level == level]
-    items = [
-        tag(
-            "li",
-            tag("span", f.level, class_="badge no" if f.level == "warning" else "badge"),
-            " ",
-            f.message,
-            tag(
-                "small",
-                " For example: ",
-                join(*(join("; " if i else "", tag("bdi", e[:200])) for i, e in enumerate(f.examples[:3]))),
-            )
-            if f.examples
-            else None,
-        )
-        for f in told
-    ]
+    items = [tag("li", _level(f), " ", f.message, _examples(f.examples[:3])) for f in told]
     fine = len(checked) - len(told)
     return tag("ul", items, tag("li", f"{fine} of {len(checked)} checks found nothing worth a word."), class_="checkup")
+
+
+def _level(finding: Finding) -> Markup:
+    return tag("span", finding.level, class_="badge no" if finding.level == "warning" else "badge")
+
+
+def _examples(examples: Sequence[str]) -> Child:
+    """Texts with names in them, which must not turn the rest of the text around."""
+    shown = [tag("bdi", breakable(shortened(e.translate(TURNING), EXAMPLE_MOST))) for e in examples]
+    return tag("small", "For example: ", [join("; " if at else "", e) for at, e in enumerate(shown)]) if shown else None
 
 
 def _ranking(model: PLogicNet, result: Mapping[str, Any], told: findings.Ranked | None, names: Names) -> Child:
@@ -258,40 +256,38 @@ def _example(example: findings.Example, names: Names) -> Markup:
 
 
 def _surprises(model: PLogicNet, run: Path, asked: Sequence[findings.Asked], names: Names) -> Child:
-    texts = _rule_texts(model)
-    embedded, ruled = model.fitted.outcome.embedding is not None, bool(texts)
-    by_rules = findings.believed_by_rules(model, run)
-    by_vectors = findings.believed_by_vectors(model, run, asked)
-    said = "Facts that the training triples do not hold. The probability is the calibrated whole of both halves."
-    doubt = "rules say yes, the vectors doubt it" if embedded else "the rules’ most probable missing facts"
-    other = "the vectors say yes, rules doubt it or do not reach it" if ruled else "the vectors’ most probable answers"
-    return [
-        tag("p", said),
-        tag("h3", doubt[0].upper() + doubt[1:]),
-        _cards([reasons.prediction_card(e, names, texts) for e in by_rules], "There are none."),
-        tag("h3", other[0].upper() + other[1:]) if embedded else None,
-        tag("p", f"Among the hidden triples and the answers to {len(asked):,} queries.")
-        if embedded and asked
-        else None,
-        _cards([reasons.prediction_card(e, names, texts) for e in by_vectors], "There are none.") if embedded else None,
-    ]
+    rules = _rule_texts(model)
+    embedded = model.fitted.outcome.embedding is not None
+    said: list[Child] = [tag("p", "Facts that the training triples do not hold. The probability is calibrated.")]
+    if rules:
+        title = "Rules say yes, the vectors doubt it" if embedded else "The rules’ most probable missing facts"
+        found = findings.believed_by_rules(model, run)
+        said += [tag("h3", title), _cards([reasons.prediction_card(e, names, rules) for e in found], "There are none.")]
+    if embedded:
+        title = (
+            "The vectors say yes, rules doubt it or do not reach it" if rules else "The vectors’ most probable answers"
+        )
+        among = f"Among {'the hidden triples and ' if rules else ''}the answers to {len(asked):,} queries."
+        found = findings.believed_by_vectors(model, run, asked)
+        cards = _cards([reasons.prediction_card(e, names, rules) for e in found], "There are none.")
+        said += [tag("h3", title), tag("p", among), cards]
+    return said
 
 
 def _mistakes(model: PLogicNet, told: findings.Ranked | None, asked: Sequence[findings.Asked], names: Names) -> Child:
     if told is None:
         return tag("p", "The graph holds nothing out that could be mistaken.")
-    texts = _rule_texts(model)
-    missed, wrong = findings.ranked_badly(model, told), findings.confidently_wrong(model, told, asked)
-    none = f"No {told.split} triple that a rule reaches stands below rank {findings.BADLY}."
+    rules = _rule_texts(model)
+    said: list[Child] = []
+    if rules:
+        missed = [reasons.missed_card(m, names, rules) for m in findings.ranked_badly(model, told)]
+        none = f"No {told.split} triple that a rule reaches stands below rank {findings.BADLY}."
+        said += [tag("h3", "Ranked badly although a rule reaches it"), _cards(missed, none)]
     queries = 2 * told.of
     part = f"{len(asked):,} of {queries:,}, drawn by the run’s seed" if len(asked) < queries else f"all {queries:,}"
-    return [
-        tag("h3", "Ranked badly although a rule reaches it"),
-        _cards([reasons.missed_card(m, names, texts) for m in missed], none),
-        tag("h3", "Held more probable than the truth"),
-        tag("p", f"Answers that no split holds: mistakes, or facts that the data lack. Queries asked: {part}."),
-        _cards([reasons.wrong_card(m, names, texts) for m in wrong], "No query has one."),
-    ]
+    about = f"Answers that no split holds: mistakes, or facts that the data lack. Queries asked: {part}."
+    wrong = [reasons.wrong_card(m, names, rules) for m in findings.confidently_wrong(model, told, asked)]
+    return [*said, tag("h3", "Held more probable than the truth"), tag("p", about), _cards(wrong, "No query has one.")]
 
 
 def _rule_texts(model: PLogicNet) -> reasons.Rules:

@@ -8,6 +8,7 @@ import pytest
 
 from plogicnet import PLogicNet
 from plogicnet.evaluation import summary
+from plogicnet.graph import KnowledgeGraph
 from plogicnet.report import findings
 from plogicnet.report.figures import rank_shares
 from plogicnet.report.findings import Ranked, ask, names_of, ranked
@@ -133,3 +134,13 @@ def test_examples_follow_from_facts(model: PLogicNet) -> None:
             assert example.known == (example.hypothesis in facts)
             assert (example.found_in == "test") == (example.hypothesis in test)
             assert [p[1] for p in example.premises] == [atom.relation for atom in rule.body][: len(example.premises)]
+
+
+def test_a_query_that_every_answer_is_known_to() -> None:
+    rows = [(a, "knows", b) for a in ("anna", "ben") for b in ("anna", "ben")]
+    graph = KnowledgeGraph.from_names(rows, valid=[("ben", "likes", "anna")], test=[("anna", "knows", "ben")])
+    model = fitted({"kge.steps": 1, "kge.batch": 1}, graph)
+    told = ranked(model, "test")
+    asked = ask(model, told)
+    assert [query.answers for query in asked] == [[], []]
+    assert findings.confidently_wrong(model, told, asked) == []

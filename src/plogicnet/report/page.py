@@ -4,6 +4,7 @@ import base64
 import dataclasses
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
@@ -14,7 +15,7 @@ import numpy as np
 from plogicnet.config import Config
 from plogicnet.errors import InputError
 from plogicnet.files import write_text
-from plogicnet.graph import CATEGORIES, RELATION
+from plogicnet.graph import RELATION, KnowledgeGraph
 from plogicnet.graph.doctor import Finding, examine
 from plogicnet.model import PLogicNet
 from plogicnet.progress import Progress, silent
@@ -71,7 +72,7 @@ def page_of(model: PLogicNet, run: Path, progress: Progress = silent) -> str:
     ]
     contents = tag("nav", [tag("a", title, href=f"#{anchor}") for anchor, title, _ in sections], aria_label="Contents")
     body = [tag("section", tag("h2", title), inner, id=anchor) for anchor, title, inner in sections]
-    title = tag("h1", names(graph.name), tag("small", "plogicnet report"))
+    title = tag("h1", names(graph.name), tag("small", f"plogicnet report · {_halves(model)}"))
     head = tag("header", title, _short(model, result), contents)
     foot = tag("footer", f"Made by plogicnet {VERSION} from the run ", names(run.resolve().name), ".")
     return _document(f"{names.text(graph.name)}: plogicnet report", join(head, tag("main", body), foot))
@@ -93,6 +94,14 @@ def _document(title: str, body: Markup) -> str:
         tag("style", Markup(style)),
     )
     return "<!doctype html>\n" + tag("html", head, tag("body", body), lang="en") + "\n"
+
+
+def _halves(model: PLogicNet) -> str:
+    """What was trained together."""
+    config = model.config
+    vectors = [f"{config.kge.model} of {config.kge.dim} dimensions"] if config.em.embedding else []
+    halves = [*vectors, *(["rules"] if len(model.fitted.outcome.rule_model.rules) else [])]
+    return f"{' and '.join(halves) or 'nothing'}, seed {config.seed}"
 
 
 def _tiles(values: Sequence[tuple[str, Child]]) -> Markup:
@@ -125,14 +134,9 @@ def _data(model: PLogicNet) -> Child:
     held = f"The graph came without a valid split: {graph.held_out:,} training triples were set aside as one."
     unseen: Any = count["unseen_entities"]
     new = [f"{n:,} in {split}" for split, n in unseen.items() if n]
-    by_category: Any = count["relation_categories"]
-    triples = np.bincount([CATEGORIES.index(c) for c in graph.relation_categories], minlength=4)
-    facts = np.bincount(graph.train[:, RELATION], minlength=len(graph.relations))
-    rows: list[list[Child]] = [
-        [category, f"{by_category[category]:,}", f"{_facts_of(graph.relation_categories, facts, category):,}"]
-        for category, n in zip(CATEGORIES, triples.tolist(), strict=True)
-        if n
-    ]
+    relations: Any = count["relation_categories"]
+    triples = _by_category(graph, "train")
+    rows: list[list[Child]] = [[c, f"{n:,}", f"{triples.get(c, 0):,}"] for c, n in relations.items() if n]
     return [
         _tiles(sizes),
         tag("p", held) if graph.held_out else None,
@@ -145,8 +149,19 @@ def _data(model: PLogicNet) -> Child:
     ]
 
 
-def _facts_of(categories: Sequence[str], facts: Any, category: str) -> int:
-    return int(sum(n for c, n in zip(categories, facts.tolist(), strict=True) if c == category))
+def _by_relation(graph: KnowledgeGraph, split: str) -> dict[str, int]:
+    """How many triples of a split each relation has, where it has some."""
+    numbers, counts = np.unique(graph.split(split)[:, RELATION], return_counts=True)
+    return dict(zip(graph.relations.take(numbers), counts.tolist(), strict=True))
+
+
+def _by_category(graph: KnowledgeGraph, split: str) -> dict[str, int]:
+    """How many triples of a split each category of relations has, where it has some."""
+    category = dict(zip(graph.relations.names, graph.relation_categories, strict=True))
+    counts = Counter[str]()
+    for relation, n in _by_relation(graph, split).items():
+        counts[category[relation]] += n
+    return dict(counts)
 
 
 def _checkup(model: PLogicNet) -> Markup:
@@ -172,28 +187,19 @@ def _ranking(model: PLogicNet, result: Mapping[str, Any], told: findings.Ranked 
     if told is None:
         return tag("p", "The graph holds nothing out, so there is nothing to rank.")
     graph = model.fitted.graph
-    triples = graph.split(told.split)
-    relations = np.bincount(triples[:, RELATION], minlength=len(graph.relations))
-    counts = {graph.relations.names[r]: int(n) for r, n in enumerate(relations.tolist()) if n}
-    categories = {c: _facts_of(graph.relation_categories, relations, c) for c in CATEGORIES}
-    categories = {c: n for c, n in categories.items() if n}
+    relations = _by_relation(graph, told.split)
     most = figures.RELATIONS_MOST
-    largest = f", the {most} largest of {len(counts):,}" if len(counts) > most else ""
+    largest = f", the {most} largest of {len(relations):,}" if len(relations) > most else ""
+    plots = figures.iterations_figure(model.history), figures.ranks_figure(told, len(graph.entities))
+    about = f"{told.of:,} {told.split} triples, both ends, among {len(graph.entities):,} entities; filtered."
     return [
-        tag(
-            "p", f"{len(triples):,} {told.split} triples, both ends, among {len(graph.entities):,} entities; filtered."
-        ),
+        tag("p", about),
         figures.systems_table(result),
-        tag(
-            "div",
-            figures.iterations_figure(model.history),
-            figures.ranks_figure(told, len(graph.entities)),
-            class_="pair",
-        ),
+        tag("div", *plots, class_="pair"),
         tag("h3", "MRR by category of relation"),
-        figures.groups_table(result, "by_category", categories, "category", names),
+        figures.groups_table(result, "by_category", _by_category(graph, told.split), "category", names),
         tag("h3", f"MRR by relation{largest}"),
-        figures.groups_table(result, "by_relation", counts, "relation", names),
+        figures.groups_table(result, "by_relation", relations, "relation", names),
     ]
 
 

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -178,9 +179,12 @@ def _iterated(
 
 
 def _digest(graph: KnowledgeGraph, config: Config, seed: int) -> str:
-    """What the first E-step hangs on: with all of it the same, its vectors are."""
-    about = (config.kge, seed, pick_device(config.device).type, len(graph.entities), len(graph.relations))
+    """What the first E-step hangs on, the code that makes it among it: with all of it the same, its vectors are."""
+    sizes = [len(x) for x in (graph.entities, graph.relations, graph.train, graph.valid)]
+    about = (config.kge, seed, pick_device(config.device).type, bool(find_spec("triton")), sizes)
     digest = hashlib.sha256(repr(about).encode())
+    for file in sorted((Path(__file__).parent / "kge").rglob("*.py")):
+        digest.update(file.read_bytes())
     for triples in (graph.train, graph.valid if config.kge.validate_every else graph.train[:0]):
         digest.update(np.ascontiguousarray(triples).tobytes())
     return digest.hexdigest()[:32]

@@ -114,7 +114,7 @@ class Judged:
         scored = Scored(on(self.score), on(self.base), on(self.log_odds - self.base), on(self.reached))
         by = [np.where(self.forbidden, -np.inf, level.numpy()) for level in levels(ties, scored)]
         keys = [self.triples[:, TAIL], self.triples[:, HEAD], self.triples[:, RELATION]]
-        keys += [-level for level in reversed(by)] + [-self.probability]
+        keys += [-level for level in reversed(by)] + [self.forbidden, -self.probability]
         return np.lexsort(keys if within is None else [*keys, within])
 
 

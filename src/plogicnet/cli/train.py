@@ -118,7 +118,8 @@ def trained(
         return PLogicNet.load(folder)
     if (folder / "run.json").exists():
         with _open_run(folder), _resumable(folder, again):
-            return PLogicNet.resume(folder, {}, for_stderr(), _announce, watch, shared)
+            where = {"device": settings.device, "threads": settings.threads}
+            return PLogicNet.resume(folder, where, for_stderr(), _announce, watch, shared)
     with new_run(folder), _resumable(folder, again):
         return PLogicNet(settings).fit(graph, for_stderr(), rules, folder, _announce, watch, shared)
 

@@ -56,14 +56,15 @@ def find_run(folder: Path, paper: Paper) -> Run:
     Example:
         >>> find_run(Path("runs/wn18rr"), paper())  # doctest: +SKIP
     """
+    config = Config().with_file(folder / "config.yaml")
     lines = [json.loads(line) for line in _text(folder / "history.jsonl").splitlines()]
     graph = next((line["made"].get("graph") for line in lines if "made" in line), None)
-    return _run_of(Config().with_file(folder / "config.yaml"), graph, folder, paper)
+    return _run_of(config, graph, folder, paper)
 
 
 def _run_of(config: Config, graph: str | None, place: Path, paper: Paper) -> Run:
     for run in paper.runs.values():
-        if graph in (None, run.dataset) and _bare(run.config()) == _bare(config):
+        if graph in (None, run.dataset, Path(run.dataset).name) and _bare(run.config()) == _bare(config):
             return run
     where = "" if graph is None else f" on {graph}"
     raise InputError(f"{place}: no row of the paper's tables has these settings{where}; `plogicnet reproduce --list`")

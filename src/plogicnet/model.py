@@ -12,6 +12,8 @@ import torch
 from scipy import special
 
 from plogicnet import run
+from plogicnet.baselines import report as report_on_rules
+from plogicnet.baselines import require_sense, vectors_alone
 from plogicnet.config import Config
 from plogicnet.em import Outcome, Watch, begin, refit, run_em, systems
 from plogicnet.errors import InputError
@@ -29,7 +31,6 @@ from plogicnet.graph import HEAD, RELATION, TAIL, BoolArray, FloatArray, IntArra
 from plogicnet.grounding import Mined, Network, find_rules
 from plogicnet.kge import Checkpoint
 from plogicnet.mln import Reason, RuleScores, probability
-from plogicnet.mln import report as report_on_rules
 from plogicnet.progress import Clock, Progress, silent
 from plogicnet.rules import RuleTable, Statement, read_statements, statements_of
 
@@ -112,6 +113,7 @@ class PLogicNet:
 
     def __init__(self, config: Config | None = None) -> None:
         self.config = config or Config()
+        require_sense(self.config)
         self.clock = Clock()
         self.metrics: dict[str, object] = {}
         self._fitted: Fitted | None = None
@@ -261,7 +263,10 @@ class PLogicNet:
         scores = outcome.rule_model.scores(graph)
         labels = sample(graph, "valid", ["train", "valid"], config.seed)
         labels = labels.take(~scores.forbidden(labels.triples))  # these are not judged by the regression
-        calibration = calibrate(columns_of(outcome.embedding, scores, labels.triples), labels)
+        columns = columns_of(outcome.embedding, scores, labels.triples)
+        if vectors_alone(config):
+            columns[:, 1:] = 0.0
+        calibration = calibrate(columns, labels)
         self._fitted = Fitted(graph, outcome, calibration, candidates)
         with self.clock("evaluate"):
             self.metrics = {
@@ -382,7 +387,8 @@ class PLogicNet:
         model, triple = f.outcome.rule_model, f.graph.numbers(head, relation, tail)
         reasons = model.reasons(triple)
         base = float(model.base[triple[RELATION]])
-        odds = base + sum(reason.value * float(model.rules.weight[reason.rule]) for reason in reasons)
+        sums = sum(reason.value * float(model.rules.weight[reason.rule]) for reason in reasons)
+        odds = float(model.log_odds_of(np.array([sums]), triple[[RELATION]])[0])
         # what the rules say of this triple alone: the whole network is not needed for it
         scores = model.scores_of(f.graph, triple, odds if reasons else None)
         judged = f.judge(triple[None, :], scores)[0]

@@ -2,6 +2,6 @@
 
 from plogicnet.kge.protocol import Checkpoint, Embedding, Examples, Validate
 from plogicnet.kge.scaling import platt
-from plogicnet.kge.vector_model import VectorModel
+from plogicnet.kge.vector_model import Guide, VectorModel
 
-__all__ = ["Checkpoint", "Embedding", "Examples", "Validate", "VectorModel", "platt"]
+__all__ = ["Checkpoint", "Embedding", "Examples", "Guide", "Validate", "VectorModel", "platt"]

@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode, urlsplit
 
+import httpx
 import pytest
 
+from plogicnet import PLogicNet
 from web_servers import HOSTILE, LONG, RIGHT_TO_LEFT, SCRIPT, serving
 
 if TYPE_CHECKING:
@@ -144,7 +146,14 @@ def test_permalinks_open_what_they_name(page: "Page", address: str) -> None:
     assert page.get_by_role("heading", name="This rule").is_visible()
     assert page.locator(".rules details[open] .premises li").count() > 0
     open_view(page, address, "entity", name="nobody")
-    assert "unknown entity 'nobody'" in page.get_by_role("alert").inner_text()
+    assert "There is no entity nobody here" in page.get_by_role("alert").inner_text()
+    open_view(page, address, "fact", h="man0", r="husbandry", t="woman0")
+    assert "There is no relation husbandry here" in page.get_by_role("alert").inner_text()
+    page.get_by_role("alert").get_by_role("link", name="husband").click()
+    ready(page)
+    assert page.locator("h1 bdi").all_inner_texts() == ["man0", "husband", "woman0"]
+    open_view(page, address, "constructor")
+    assert "no such page" in page.get_by_role("alert").inner_text()
     open_view(page, address, "nowhere")
     assert page.get_by_role("alert").is_visible()
 
@@ -167,8 +176,13 @@ def test_questions_of_all_three_kinds(page: "Page", address: str) -> None:
     assert page.locator(".fact").count() > 3
     open_view(page, address, "ask", h="man0")
     assert page.get_by_text("Name two of the three").is_visible()
-    open_view(page, address, "ask", h="nobody", r="parent")
-    assert "nobody" in page.get_by_role("alert").inner_text()
+    open_view(page, address, "ask", h="man77", r="parent")
+    told = page.get_by_role("alert")
+    assert "There is no entity man77 here" in told.inner_text()
+    assert "/api" not in told.inner_text()
+    told.get_by_role("link").first.click()
+    ready(page)
+    assert page.locator(".fact").count() == 10
 
 
 def test_the_keyboard_is_enough(page: "Page", address: str) -> None:
@@ -214,6 +228,128 @@ def test_the_keyboard_is_enough(page: "Page", address: str) -> None:
     assert page.get_by_role("dialog").is_visible()
     page.keyboard.press("Escape")
     assert not page.get_by_role("dialog").is_visible()
+
+
+def test_enter_takes_nothing_that_answers_an_earlier_text(page: "Page", address: str) -> None:
+    open_view(page, address, "")
+    search = page.get_by_role("combobox", name="Search for an entity")
+    search.press_sequentially("man")
+    page.get_by_role("option").first.wait_for()
+    first = page.get_by_role("option").first.locator("bdi").inner_text()
+    assert first != "man4"
+    page.keyboard.insert_text("4")  # and no time for another list
+    page.keyboard.press("Enter")
+    page.wait_for_url("**#/entity?name=*")
+    ready(page)
+    assert page.locator("h1").inner_text() == "man4"
+
+
+def test_the_filter_keeps_what_is_typed(page: "Page", address: str) -> None:
+    open_view(page, address, "rules")
+    field = page.get_by_label("Filter")
+    field.click()
+    for part in ("husband", " ", "wi", "fe"):
+        page.keyboard.type(part)
+        page.wait_for_timeout(400)  # longer than the page waits before it asks
+    page.wait_for_url("**#/rules?q=husband+wife")
+    ready(page)
+    assert field.input_value() == "husband wife"
+    assert field.evaluate("node => node === document.activeElement")
+    texts = page.locator(".rules summary .code").all_inner_texts()
+    assert texts
+    assert all("wife" in text and "husband" in text for text in texts)
+    assert page.get_by_text(f"{len(texts)} rules with these words").is_visible()
+    page.keyboard.press("Escape")
+    page.keyboard.press("g")  # left before the field's words are asked for
+    ready(page)
+
+
+def test_constraints_are_told_as_such(page: "Page", address: str, served_model: PLogicNet) -> None:
+    table = served_model.rules
+    number = next(i for i, rule in enumerate(table.rules) if rule.negated and rule.head.relation == "wife")
+    facts = int(table.support[number])
+    open_view(page, address, "rules", n=str(number))
+    inside = page.locator(".rules details[open] .inside")
+    assert inside.inner_text().startswith(f"no self-loop in {facts} of {facts} wife facts")
+    assert inside.locator("li").count() == 0
+    learned, constraints = len(table) - int(table.constraints.sum()), int(table.constraints.sum())
+    assert page.get_by_text(f"{learned} rules and {constraints} constraints", exact=True).is_visible()
+    assert page.evaluate("[...document.querySelectorAll('[id]')].map(e => e.id).toSorted().join()") == page.evaluate(
+        "[...new Set([...document.querySelectorAll('[id]')].map(e => e.id))].toSorted().join()"
+    )
+
+
+def test_failures_are_told_and_can_be_tried_again(browser: "Browser", address: str) -> None:
+    context = browser.new_context()
+    context.set_default_timeout(WAIT)
+    page = context.new_page()
+    open_view(page, address, "rules")
+    fail = '{"error": "too busy"}'
+    page.route("**/api/rule?*", lambda route: route.fulfill(status=503, body=fail))
+    summary = page.locator(".rules summary").first
+    summary.click()
+    assert page.get_by_role("alert").inner_text() == "too busy"
+    page.unroute("**/api/rule?*")
+    summary.click()
+    summary.click()
+    page.locator(".premises li").first.wait_for()
+    assert page.get_by_role("alert").count() == 0
+    page.route("**/api/rules?*", lambda route: route.fulfill(status=503, body=fail))
+    page.get_by_label("Filter").fill("wife")
+    assert page.get_by_role("alert").inner_text() == "too busy"
+    page.unroute("**/api/rules?*")
+    # as if there were more facts than one answer holds
+    page.route("**/api/known?*", lambda route: route.fulfill(json=httpx.get(route.request.url).json() | {"total": 99}))
+    open_view(page, address, "entity", name="man0")
+    more = page.locator("section.card", has_text="Known (").get_by_role("button", name="Show more")
+    page.unroute("**/api/known?*")
+    page.route("**/api/known?*", lambda route: route.fulfill(status=503, body=fail))
+    more.click()
+    assert page.get_by_role("alert").inner_text() == "too busy"
+    page.unroute("**/api/known?*")
+    more.click()  # and now it comes to the end of the list
+    more.wait_for(state="detached")
+    assert page.get_by_role("alert").count() == 0
+    context.close()
+
+
+def test_escape_stays_on_this_site(page: "Page", address: str) -> None:
+    open_view(page, address, "entity", name="man0")  # after a blank page
+    page.locator("a.why").first.click()
+    page.wait_for_url("**#/fact?*")
+    ready(page)
+    page.go_back()
+    ready(page)
+    page.go_forward()
+    ready(page)
+    page.keyboard.press("Escape")
+    page.wait_for_url("**#/entity?name=man0")
+    ready(page)
+    open_view(page, address, "fact", h="man0", r="husband", t="woman0")
+    page.get_by_role("link", name="Ask", exact=True).click()
+    page.wait_for_url("**#/ask")
+    ready(page)
+    page.go_back()
+    page.wait_for_url("**#/fact?*")
+    ready(page)
+    page.keyboard.press("Escape")  # this page was the first here
+    page.wait_for_url("**#/entity?name=man0")
+    ready(page)
+
+
+def test_names_of_a_drawing_are_within_it(page: "Page", address: str) -> None:
+    page.set_viewport_size({"width": 375, "height": 740})
+    for h, r, t in (("a0", "sibling", "b0"), ("man0", "parent", "a0"), ("man0", "husband", "woman0")):
+        open_view(page, address, "fact", h=h, r=r, t=t)
+        if page.locator("svg.drawing").count():
+            left, right = page.locator("svg.drawing").evaluate(
+                "svg => { const b = svg.getBoundingClientRect(); return [b.left - 1, b.right + 1]; }"
+            )
+            for box in page.locator("svg.drawing .plate").all():
+                at = box.bounding_box()
+                assert at
+                assert left <= at["x"]
+                assert at["x"] + at["width"] <= right
 
 
 @pytest.mark.parametrize("name", HOSTILE, ids=range(len(HOSTILE)))

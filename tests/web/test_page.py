@@ -1,5 +1,6 @@
 """The page in headless Chromium: used as people use it, and with names that would do harm if they were read as HTML."""
 
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +11,10 @@ import httpx
 import pytest
 
 from plogicnet import PLogicNet
-from web_servers import HOSTILE, LONG, RIGHT_TO_LEFT, SCRIPT, serving
+from plogicnet.graph import KnowledgeGraph
+from plogicnet.web.connections import Limits
+from small import family_rows, fitted
+from web_servers import HOSTILE, LONG, RIGHT_TO_LEFT, SCRIPT, in_process, serving
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -335,6 +339,41 @@ def test_escape_stays_on_this_site(page: "Page", address: str) -> None:
     page.keyboard.press("Escape")  # this page was the first here
     page.wait_for_url("**#/entity?name=man0")
     ready(page)
+
+
+def test_means_held_out_facts_similar_entities_and_unknown_ones_are_told(browser: "Browser") -> None:
+    rows = family_rows()
+    graph = KnowledgeGraph.from_names(rows[:86], [*rows[86:102], ("stranger", "sibling", "a0")], rows[102:])
+    model = fitted({"kge.steps": 60, "mln.aggregate": "mean"}, graph)
+    with in_process(model, Limits()) as port:
+        address = f"http://127.0.0.1:{port}"
+        context = browser.new_context()
+        context.set_default_timeout(WAIT)
+        page = context.new_page()
+        shares = 0
+        for h, r, t in (graph.names(triple) for triple in graph.test):
+            open_view(page, address, "fact", h=h, r=r, t=t)
+            assert page.get_by_text("Held out: test holds it").is_visible()
+            for line in page.locator(".odds .rule .line").all():
+                said = line.locator("summary .small").inner_text()
+                weight, own, every = map(float, re.findall(r"weight (-?[\d.]+), (\d+) of the (\d+) grounding", said)[0])
+                told = line.locator(".number").first.inner_text().replace("−", "-")
+                assert float(told) == pytest.approx(weight * own / every, abs=0.011)
+                shares += own < every
+            near = page.locator(".card", has_text="Similar entities").locator(".fact")
+            similarities = [float(text) for text in near.locator(".number").all_inner_texts()]
+            assert similarities == sorted(similarities, reverse=True)
+            assert all(text in (f"like {h}", f"like {t}") for text in near.locator("> .small").all_inner_texts())
+            if shares:
+                break
+        assert shares
+        open_view(page, address, "ask", h=h, r=r, top="50")
+        assert page.locator(".fact", has_text="held out: test").count() > 0
+        open_view(page, address, "entity", name="stranger")
+        assert page.get_by_role("heading", name="Nothing is known of it").is_visible()
+        page.locator("main").get_by_role("link", name="Ask").click()
+        page.wait_for_url("**#/ask?h=stranger")
+        context.close()
 
 
 def test_names_of_a_drawing_are_within_it(page: "Page", address: str) -> None:

@@ -188,6 +188,7 @@ class Answerer:
                 "hypothesis": graph.names(hypothesis),
                 "premises": [graph.names(premise) for premise in premises],
                 "known": bool(graph.observed.contains(hypothesis[None, :])[0]),
+                "held_out": self._held_out([graph.names(hypothesis)])[0],
             }
             for hypothesis, premises in self._groundings(rule)
         ]

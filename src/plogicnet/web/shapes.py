@@ -84,6 +84,7 @@ class Example(TypedDict):
     hypothesis: tuple[str, str, str]
     premises: list[tuple[str, str, str]]
     known: bool
+    held_out: str | None
 
 
 class RuleExamples(RuleRow):

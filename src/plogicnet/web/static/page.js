@@ -18,12 +18,12 @@ function sentence([h, r, t], labels, self = null) {
   return [end(h), element("span", { class: "relation" }, shown(r, labels)), end(t)];
 }
 
-function chip(fact) {
+function chips(fact) {
   if (fact.known) return element("span", { class: "chip known" }, "known");
-  if (fact.held_out) return element("span", { class: "chip known", title: `training did not see it; ${fact.held_out} holds it` }, `held out: ${fact.held_out}`);
-  return fact.in_hidden
+  const held = fact.held_out ? element("span", { class: "chip known", title: `${fact.held_out} holds it; training did not see it` }, "held out") : null;
+  return element("div", { class: "chips" }, held, fact.in_hidden
     ? element("span", { class: "chip rules", title: "rules conclude it from known facts" }, "rules")
-    : element("span", { class: "chip", title: "no rule reaches it" }, "vectors");
+    : element("span", { class: "chip", title: "no rule reaches it" }, "vectors"));
 }
 
 function factRow(fact, labels, self) {
@@ -31,7 +31,7 @@ function factRow(fact, labels, self) {
   const [from, relation, to] = sentence([h, r, t], labels, self);
   const words = `Why ${labelled(r, labels)}(${labelled(h, labels)}, ${labelled(t, labels)})?`;
   const why = element("a", { class: "why", href: factAddress(h, r, t), "aria-label": words.slice(0, 300), "data-move": true }, relation);
-  return element("li", {}, element("div", { class: "fact" }, measure(fact.probability, fact.known), element("div", { class: "sentence" }, from, why, to), chip(fact)));
+  return element("li", {}, element("div", { class: "fact" }, measure(fact.probability, fact.known), element("div", { class: "sentence" }, from, why, to), chips(fact)));
 }
 
 // A list that grows by a button, where the server has more.
@@ -56,7 +56,7 @@ function growing(rows, more) {
   return [list, button];
 }
 
-const rulesAnd = (all, constraints) => plural(all - constraints, "rule") + (constraints ? ` and ${plural(constraints, "constraint")}` : "");
+const rulesAnd = (all, constraints) => [all > constraints || !all ? plural(all - constraints, "rule") : null, constraints ? plural(constraints, "constraint") : null].filter(Boolean).join(" and ");
 
 // Of some parts [kind, name, address of a name instead], which the graph does not hold, with the names nearest to it.
 async function unknown(parts) {
@@ -128,12 +128,13 @@ async function aboutEntity({ name: self, relation, side }) {
     element("summary", {}, `Relations (${about.roles.length})`),
     element("ul", {}, element("li", {}, role({})), roles));
   // many queries in one, so it may take a moment: what is known is shown meanwhile
+  const looked = element("span");
   const predicted = element("div", { class: "soft", "aria-busy": "true" }, "Looking for missing facts…");
   const later = get("predicted", { ...only, top: relation ? 100 : 60 }).then((missing) => {
     const all = missing.predictions.map((f) => factRow(f, missing.labels, self));
     const first = Math.min(15, Math.max(5, missing.predictions.filter((f) => f.probability >= 0.01).length));
     const rest = all.slice(first);
-    if (!relation) predicted.before(element("p", { class: "hint" }, `Looked for in ${missing.roles < about.roles.length ? `${missing.roles} of ${about.roles.length} relations` : `the ${plural(missing.roles, "relation")} that suit it best`}; others can be asked for one by one.`));
+    if (!relation) looked.append(`Looked for in ${missing.roles < about.roles.length ? `${missing.roles} of ${about.roles.length} relations` : `the ${plural(missing.roles, "relation")} that suit it best`}; choose one, or Ask, for others.`);
     predicted.replaceWith(...(all.length ? growing(all.slice(0, first), rest.length ? async () => ({ rows: rest, done: true }) : null) : [element("p", { class: "soft" }, "No missing fact to show.")]));
   }).catch((error) => predicted.replaceWith(problem(error)));
   const moreKnown = async (offset) => {
@@ -152,7 +153,7 @@ async function aboutEntity({ name: self, relation, side }) {
     element("div", { class: "tall" }, heading(name(title))),
     element("p", { class: "lead" }, about.label ? element("span", { class: "code" }, name(self)) : null, element("span", {}, plural(about.facts, "known fact")), chosen),
     element("div", { class: "beside" }, filter, element("div", {},
-      card("Predicted", "Missing from the graph, most probable first. A fact opens its explanation.", predicted),
+      card("Predicted", ["Not among the known facts, most probable first. A fact opens its explanation. ", looked], predicted),
       card(`Known (${count(known.total)})`, "Probabilities are what the model would say of them.", facts))),
   ] };
 }
@@ -162,8 +163,8 @@ const fact = ({ h, r, t }) => ofKnown([["entity", h, (other) => factAddress(othe
 async function aboutFact({ h, r, t }) {
   const why = await get("explain", { head: h, relation: r, tail: t });
   const { labels } = why;
-  const held = why.held_out && !why.known ? `Held out: ${why.held_out} holds it, training did not see it. ` : "";
-  const state = why.known ? "A known fact." : why.forbidden ? "Ruled out: this relation holds for no entity with itself." : why.rules.length ? "Not in the graph; rules conclude it from known facts." : "Not in the graph, and no rule reaches it.";
+  const place = why.held_out ? `Held out: ${why.held_out} holds it, training did not see it.` : "Not in the graph.";
+  const state = why.known ? "A known fact." : `${place} ${why.forbidden ? "Ruled out: this relation holds for no entity with itself." : why.rules.length ? "Rules conclude it from known facts." : "No rule reaches it."}`;
   const meters = element("div", { class: "meters" }, [["vectors (q)", why.q], ["rules (p_w)", why.p_w]].filter(([, p]) => p !== null).map(([title, p]) =>
     element("div", {}, element("p", { class: "small soft" }, title), measure(p))));
   const svg = drawing(why, labels, Math.min(view.clientWidth - 40, 1080) - 46);
@@ -194,7 +195,7 @@ async function aboutFact({ h, r, t }) {
     element("div", { class: "tall" }, heading(element("span", { class: "sentence" }, sentence([h, r, t], labels)))),
     element("section", { class: "card verdict" },
       element("div", {}, element("p", { class: "big number" }, percent(why.probability)), element("p", { class: "small soft" }, "calibrated probability")),
-      element("div", {}, element("p", {}, held, state), meters)),
+      element("div", {}, element("p", {}, state), meters)),
     why.rules.length ? card("The facts behind it", "Dashed: the asked fact. The strongest groundings alone.", svg) : null,
     card("What the rules add up to", "Log-odds: above zero speaks for the fact.", element("ol", { class: "odds" },
       element("li", {}, line(why.base, element("span", {}, "base rate of ", shown(r, labels)))), rules,
@@ -210,7 +211,7 @@ function ruleRow(rule, most, examples = null) {
   const inside = element("div", { class: "inside" });
   const row = element("details", { open: examples !== null },
     element("summary", { "data-move": true },
-      element("div", { class: "measure" }, bar((rule.weight ?? 0) / most), element("span", { class: "number" }, weight(rule))),
+      rule.weight === null ? element("span", { class: "soft" }, "constraint") : element("div", { class: "measure" }, bar(rule.weight / most), element("span", { class: "number" }, weight(rule))),
       element("span", { class: "code" }, name(rule.rule)), element("span", { class: "chip" }, rule.pattern)), inside);
   const show = (about) => inside.replaceChildren(...[
     element("p", { class: "soft small" }, rule.weight === null ? ["no self-loop in ", `${count(rule.hits)} of ${count(rule.support)} `, shown(about.relation, about.labels), rule.support === 1 ? " fact" : " facts"]
@@ -219,7 +220,7 @@ function ruleRow(rule, most, examples = null) {
     rule.weight === null ? null : element("ul", { class: "premises" }, about.examples.map((example) => element("li", {},
       example.premises.map((premise, i) => [i ? element("span", { class: "and" }, "and") : null, element("span", { class: "sentence" }, sentence(premise, about.labels))]),
       element("span", { class: "and" }, "so"), element("a", { href: factAddress(...example.hypothesis) }, name(`${labelled(example.hypothesis[1], about.labels)}(${labelled(example.hypothesis[0], about.labels)}, ${labelled(example.hypothesis[2], about.labels)})`)), " ",
-      element("span", { class: example.known ? "chip known" : "chip rules" }, example.known ? "known" : "missing"))),
+      element("span", { class: example.known || example.held_out ? "chip known" : "chip rules" }, example.known ? "known" : example.held_out ? "held out" : "missing"))),
       about.examples.length ? null : element("li", { class: "soft" }, "There are no examples to show.")),
   ].filter(Boolean));
   if (examples) show(examples);

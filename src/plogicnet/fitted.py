@@ -21,6 +21,7 @@ from plogicnet.graph import (
     IntArray,
     KnowledgeGraph,
     Side,
+    TripleSet,
     as_triples,
 )
 from plogicnet.mln import RuleScores, probability
@@ -39,6 +40,7 @@ class Prediction:
         p_w: the rules' own probability.
         known: whether it is a training triple.
         in_hidden: whether a rule concludes it from training triples.
+        held_out: whether it is a fact of valid or test: known to the graph, but not to training.
     """
 
     head: str
@@ -49,6 +51,7 @@ class Prediction:
     p_w: float
     known: bool
     in_hidden: bool
+    held_out: bool = False
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,7 @@ class Judged:
         base: the log-odds of the relation's base rate.
         reached: whether a rule reaches the triple.
         known: whether it is a training triple.
+        held_out: whether valid or test holds it.
         forbidden: whether a constraint rules it out.
         embedded: whether there is an embedding.
     """
@@ -73,6 +77,7 @@ class Judged:
     base: FloatArray
     reached: BoolArray
     known: BoolArray
+    held_out: BoolArray
     forbidden: BoolArray
     embedded: bool
 
@@ -149,6 +154,12 @@ class Fitted:
         return {side: self.graph.known(["train"], side) for side in SIDES}
 
     @cached_property
+    def held_out(self) -> TripleSet:
+        """The facts of valid and test that are not in train too."""
+        kept = np.concatenate([self.graph.valid, self.graph.test])
+        return TripleSet.of(kept[~self.graph.observed.contains(kept)], len(self.graph.entities))
+
+    @cached_property
     def hidden(self) -> Answers:
         """The tails that rules conclude, for every head and relation."""
         return Answers.of(self.outcome.rule_model.groundings.hidden, len(self.graph.entities), "tail")
@@ -177,6 +188,7 @@ class Fitted:
             rules.base[triples[:, RELATION]],
             reached,
             self.graph.observed.contains(triples),
+            self.held_out.contains(triples),
             forbidden,
             embedding is not None,
         )
@@ -204,6 +216,7 @@ def predictions(judged: Judged, graph: KnowledgeGraph) -> list[Prediction]:
         judged.p_w.tolist(),
         judged.known.tolist(),
         judged.in_hidden.tolist(),
+        judged.held_out.tolist(),
         strict=True,
     )
     return [Prediction(*graph.names(triple), *rest) for triple, *rest in rows]

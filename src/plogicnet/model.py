@@ -37,6 +37,8 @@ from plogicnet.rules import RuleTable, Statement, read_statements, statements_of
 
 __all__ = ["Announce", "Fitted", "PLogicNet", "Prediction", "prediction_rows"]
 log = logging.getLogger(__name__)
+FEW = 50
+"""Probabilities that are calibrated on fewer triples are not to be relied on."""
 Announce = Callable[[Mapping[str, Any]], None]
 
 
@@ -209,6 +211,12 @@ class PLogicNet:
             rules = report_on_rules(outcome.rule_model, outcome.hidden_q, config)
             outcome = replace(outcome, rule_model=replace(outcome.rule_model, rules=rules))
         scores = outcome.rule_model.scores(graph)
+        if 0 < len(graph.valid) < FEW:
+            log.warning(
+                "only %d validation triples: λ, probabilities and figures on valid are rough; %d or more are better",
+                len(graph.valid),
+                FEW,
+            )
         labels = sample(graph, "valid", ["train", "valid"], config.seed)
         labels = labels.take(~scores.forbidden(labels.triples))  # these are not judged by the regression
         columns = columns_of(outcome.embedding, scores, labels.triples)

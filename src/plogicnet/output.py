@@ -39,6 +39,7 @@ COLUMNS: dict[str, Any] = {
     "p_w": pa.float64(),
     "known": pa.bool_(),
     "in_hidden": pa.bool_(),
+    "held_out": pa.bool_(),
 }
 QUERY = "query"
 """A further column where many queries were asked: the number of the query, the first being 1."""
@@ -78,6 +79,7 @@ def table_of(judged: Judged, graph: KnowledgeGraph, query: IntArray | None = Non
         "p_w": judged.p_w,
         "known": judged.known,
         "in_hidden": judged.in_hidden,
+        "held_out": judged.held_out,
     }
     return pa.table(columns | ({} if query is None else {QUERY: query + 1}))
 

@@ -1,6 +1,8 @@
 """What is picked for the report against slow obvious ways of picking it."""
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -9,9 +11,12 @@ import pytest
 from plogicnet import PLogicNet
 from plogicnet.evaluation import summary
 from plogicnet.graph import KnowledgeGraph
+from plogicnet.model import Prediction
 from plogicnet.report import findings
 from plogicnet.report.figures import rank_shares
-from plogicnet.report.findings import Ranked, ask, names_of, ranked
+from plogicnet.report.findings import Explained, Ranked, ask, names_of, ranked
+from plogicnet.report.markup import Names
+from plogicnet.report.reasons import prediction_card
 from small import fitted
 
 
@@ -120,6 +125,19 @@ def test_confidently_wrong_beats_a_truth_that_is_not_first(model: PLogicNet, tol
         and told.place("plogicnet*", q.row, ("head", "tail").index(q.side)) > 1
     )
     assert found[0].explained.judged.probability == top
+
+
+def test_no_rule_is_the_reason_for_what_rules_doubt() -> None:
+    entry = {"rule": "knows(X, Y) => likes(X, Y)", "weight": 1.0, "groundings": 1, "broken": 0, "contribution": 1.0}
+    entry["premises"] = [[["anna", "knows", "ben"]]]
+    why: dict[str, Any] = {"triple": ["anna", "likes", "ben"], "base": -5.0, "log_odds": -4.0, "aggregate": "sum"}
+    why |= {"rules": [entry], "neighbours": []}
+    doubted = Prediction("anna", "likes", "ben", 0.5, 0.9, 0.02, False, True)
+    said = prediction_card(Explained(doubted, None, why), Names(), {})
+    assert "the rules doubt it" in said
+    assert "since" not in said
+    believed = replace(doubted, p_w=0.95)
+    assert "since" in prediction_card(Explained(believed, None, why), Names(), {})
 
 
 def test_examples_follow_from_facts(model: PLogicNet) -> None:

@@ -4,6 +4,7 @@ import base64
 import hashlib
 import json
 import logging
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -90,6 +91,11 @@ def assert_harmless(text: str) -> Element:
     assert "unsafe" not in content
     assert [s.attributes["id"] for s in page.all("section")] == SECTIONS
     return page
+
+
+def test_ranks_are_told_as_bins(page: Element) -> None:
+    ranks = page.section("ranking").all("figure")[1]
+    assert [t.text for t in ranks.all("text", "middle")] == ["1", "2–3", "4–10", "11–30"]
 
 
 def metrics_of(run: Path) -> dict[str, Any]:
@@ -208,12 +214,43 @@ def test_without_rules(make: Make) -> None:
     assert not page.section("rules").all("figure")
 
 
+def test_without_rules_and_vectors_nothing_is_claimed(make: Make) -> None:
+    page = assert_harmless(page_of(make({"em.embedding": False, "rules.min_support": 10**6})))
+    assert "vectors alone" not in page.text
+    assert "vectors and rules together" not in page.text
+    for section in ("rules", "surprises"):
+        assert "nothing tells one answer from another" in page.section(section).text
+
+
+def test_in_the_mean_contributions_are_shares(make: Make) -> None:
+    page = assert_harmless(page_of(make({"mln.aggregate": "mean"})))
+    pattern = re.compile(r" weight (-?[\d.]+), ([\d,]+) of the ([\d,]+) groundings?$")
+    found = 0
+    for term in page.all("ul", "terms"):
+        for item in (e for e in term.children if isinstance(e, Element)):
+            small = [s for s in item.all("small") if "weight" in s.text]
+            if small:
+                weight, own, every = (float(x) for x in pattern.findall(small[0].text)[0])
+                assert float(item.all("span", "term")[0].text) == pytest.approx(weight * own / every, abs=0.011)
+                found += own < every
+    assert found
+
+
+def test_probabilities_are_told_as_the_curve_shows_them(run: Path, page: Element) -> None:
+    curve = metrics_of(run)["test"]["calibration"]["curve"]
+    below = sum(p["true"] < p["predicted"] for p in curve)
+    said = page.section("probabilities").text
+    assert f"In {below} of the {len(curve)} groups" in said if below else "In every group" in said
+    assert "same triples" not in said
+
+
 def test_without_a_test_split(make: Make) -> None:
     graph = KnowledgeGraph.from_names(family_rows(), name="no test")
     run = make(graph=graph)
     page = assert_harmless(page_of(run))
     valid = metrics_of(run)["valid"]
     assert page.section("ranking").all("table")[0].rows()[-1][1] == f"{valid['plogicnet*']['mrr']:.3f}"
+    assert "fitted on these same triples" in page.section("probabilities").text
     assert "6 training triples were set aside" in page.section("data").text
 
 

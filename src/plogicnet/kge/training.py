@@ -64,9 +64,9 @@ def train(
     training = Training(parameters, stepper, settings, fingerprint)
     if checkpoint:
         training.take_up(checkpoint)
-    with progress(f"training {settings.model}, steps", settings.steps) as advance, _whole_steps() as interrupt:
-        if training.place.step:
-            advance(training.place.step)
+    done = training.place.step
+    shown = f"training {settings.model}, steps" + (f" after the first {done:,}" if done else "")
+    with progress(shown, settings.steps - done) as advance, _whole_steps() as interrupt:
         try:
             training.run(validate, checkpoint, advance, interrupt)
         except KeyboardInterrupt:

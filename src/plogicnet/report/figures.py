@@ -157,7 +157,7 @@ def ranks_figure(told: Ranked, entities: int) -> Markup:
     there = [name for name in COMPARED if name in told.ranks]
     edges = [edge for at, edge in enumerate(EDGES) if not at or EDGES[at - 1] < entities]
     shares = {name: rank_shares(told.ranks[name].realistic, edges) for name in there}
-    ticks = [(at + 0.5, str(edge) if not at else f"≤ {_short(edge)}") for at, edge in enumerate(edges)]
+    ticks = [(at + 0.5, _bin(edges[at - 1] + 1 if at else 1, edge)) for at, edge in enumerate(edges)]
     x = Axis(0, len(edges), tuple(ticks), "rank")
     plane = Plane(x, Axis.of(0, max(float(s.max()) for s in shares.values()), "share of queries", percent=True))
     width = 0.8 / len(there)
@@ -183,8 +183,15 @@ def rank_shares(ranks: FloatArray, edges: Sequence[int]) -> FloatArray:
     return np.asarray(np.bincount(place, minlength=len(edges)) / max(1, ranks.size))
 
 
-def _short(number: int) -> str:
-    return f"{number // 1000}k" if number >= 1000 else str(number)
+def _bin(first: int, last: int) -> str:
+    """The ranks of a bin; thousands are rounded down.
+
+    Example:
+        >>> _bin(1, 1), _bin(4, 10), _bin(301, 1000), _bin(3001, 10_000)
+        ('1', '4–10', '301–1k', '3k–10k')
+    """
+    short = [f"{n // 1000}k" if n >= 1000 else str(n) for n in (first, last)]
+    return "–".join(dict.fromkeys(short))
 
 
 def reliability_figure(calibration: Mapping[str, Any], split: str) -> Markup:
@@ -204,8 +211,8 @@ def reliability_figure(calibration: Mapping[str, Any], split: str) -> Markup:
         said = f"given {point['predicted']:.3f}, true {point['true']:.3f}; {100 * point['share']:.3g} % of candidates"
         drawn.append([plane.dot("star", point["predicted"], point["true"], 2.5 + 3 * point["share"] ** 0.25, said)])
     about = (
-        f"On {split}. Above the dashed line the model is more cautious than it need be; larger dots stand for more"
-        " candidates."
+        f"On {split}. Above the dashed line the model is more cautious than it need be, below it too sure; larger dots"
+        " stand for more candidates."
     )
     return plane.figure("Can the probabilities be believed?", about, drawn)
 

@@ -55,7 +55,7 @@ class Explained:
 
     Attributes:
         found_in: the held-out split that has it, if one does.
-        why: what `explain` says.
+        why: what `explain` says, and how groundings were taken together (`aggregate`).
     """
 
     judged: Prediction
@@ -228,7 +228,8 @@ def explained(model: PLogicNet, judged: Prediction) -> Explained:
     """
     graph = model.fitted.graph
     found = _found_in(graph, graph.numbers(*names_of(judged)))
-    return Explained(judged, found, model.explain(*names_of(judged)))
+    why = model.explain(*names_of(judged)) | {"aggregate": model.config.mln.aggregate}
+    return Explained(judged, found, why)
 
 
 def _found_in(graph: KnowledgeGraph, triple: IntArray) -> str | None:

@@ -24,6 +24,7 @@ from plogicnet.report.markup import AND, Child, Markup, Names, breakable, join, 
 from plogicnet.rules import RuleTable
 from plogicnet.version import VERSION
 
+NEITHER = "without rules and without vectors, nothing tells one answer from another"
 STRONGEST = 12
 EXAMPLE_MOST = 160
 TURNING = dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A)])
@@ -118,9 +119,8 @@ def _short(model: PLogicNet, result: Mapping[str, Any]) -> Markup:
         star, split = result["plogicnet*"], result["split"]
         tiles += [(f"MRR on {split}", f"{star['mrr']:.3f}"), (f"Hits@10 on {split}", f"{star['hits_at_10']:.3f}")]
         others = [f"{figures.SYSTEMS[n][1]} {result[n]['mrr']:.3f}" for n in ("embedding", "rules") if n in result]
-        sentence = (
-            f"Mean reciprocal rank of pLogicNet*, which ranks by vectors and rules together; {', '.join(others)}."
-        )
+        both = ", which ranks by vectors and rules together" if len(rules) and "embedding" in result else ""
+        sentence = f"Mean reciprocal rank of pLogicNet*{both}; {', '.join(others)}."
     tiles.append(("rules learned", f"{len(rules):,}"))
     if last is not None:
         tiles.append(("missing facts accepted", f"{last['accepted']:,}"))
@@ -206,11 +206,12 @@ def _ranking(model: PLogicNet, result: Mapping[str, Any], told: findings.Ranked 
 def _probabilities(result: Mapping[str, Any]) -> Child:
     if not result:
         return tag("p", "The graph holds nothing out to check the probabilities by.")
-    said = (
-        "A probability is calibrated on the validation triples: of candidates that are given such a probability, at"
-        " least so many are right. True facts that no split holds count as wrong, so it is a cautious one."
-    )
     quality = result["calibration"]
+    same = " It was fitted on these same triples, so that the figure flatters it." if result["split"] == "valid" else ""
+    said = (
+        f"A probability is calibrated on the validation triples.{same} {_trust(quality['curve'])} True facts that no"
+        " split holds count as wrong, so that the shares are rather too low than too high."
+    )
     rows: list[list[Child]] = [
         [name, f"{of['brier']:.4f}", f"{of['ece']:.4f}"]
         for name, of in (("calibrated", quality), ("before", quality["uncalibrated"]))
@@ -219,13 +220,33 @@ def _probabilities(result: Mapping[str, Any]) -> Child:
     return tag("div", figures.reliability_figure(quality, result["split"]), beside, class_="pair")
 
 
+def _trust(curve: Sequence[Mapping[str, float]]) -> str:
+    """What the curve says of the probabilities.
+
+    Example:
+        >>> _trust([{"predicted": 0.5, "true": 0.6}, {"predicted": 0.9, "true": 0.7}])
+        'In 1 of the 2 groups of candidates fewer are right than was said, at worst 70 % where 90 % was said.'
+    """
+    below = [point for point in curve if point["true"] < point["predicted"]]
+    if not below:
+        return "In every group of candidates at least as many are right as was said."
+    worst = max(below, key=lambda point: point["predicted"] - point["true"])
+    told = f"{_percent(worst['true'])} where {_percent(worst['predicted'])} was said"
+    return f"In {len(below)} of the {len(curve)} groups of candidates fewer are right than was said, at worst {told}."
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.3g} %"
+
+
 def _rules(model: PLogicNet, names: Names) -> Child:
     outcome = model.fitted.outcome
     rules = outcome.rule_model.rules.by_weight()
     constraints = len(outcome.rule_model.constraints)
     if not len(rules):
-        kept = f"; {constraints:,} irreflexive constraints" if constraints else ""
-        return tag("p", f"This run has no rules{kept}: it ranks by the vectors alone.")
+        kept = f" but {constraints:,} irreflexive constraints" if constraints else ""
+        by = "it ranks by the vectors alone" if outcome.embedding is not None else NEITHER
+        return tag("p", f"This run has no rules{kept}: {by}.")
     kinds = ", ".join(f"{n:,} {pattern}" for pattern, n in rules.counts().items() if n)
     said = (
         f"{len(rules):,} rules ({kinds}) and {constraints:,} irreflexive constraints were kept of"
@@ -277,7 +298,7 @@ def _surprises(model: PLogicNet, run: Path, asked: Sequence[findings.Asked], nam
         found = findings.believed_by_vectors(model, run, asked)
         cards = _cards([reasons.prediction_card(e, names, rules) for e in found], "There are none.")
         said += [tag("h3", title), tag("p", among), cards]
-    return said
+    return said if rules or embedded else tag("p", f"There are none: {NEITHER}.")
 
 
 def _mistakes(model: PLogicNet, told: findings.Ranked | None, asked: Sequence[findings.Asked], names: Names) -> Child:

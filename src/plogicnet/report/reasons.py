@@ -104,7 +104,7 @@ def _why(told: Explained, names: Names, rules: Rules, title: str = "Why", by_rul
     entries: Sequence[Mapping[str, Any]] = why["rules"]
     contributions = [
         _term(float(why["base"]), join("base rate of ", tag("i", names(why["triple"][1])))),
-        *(_contribution(entry, names, rules) for entry in entries[:RULES_MOST]),
+        *(_contribution(entry, _groundings(entry, why), names, rules) for entry in entries[:RULES_MOST]),
     ]
     if len(entries) > RULES_MOST:
         rest = sum(entry["contribution"] for entry in entries[RULES_MOST:])
@@ -122,7 +122,7 @@ def _strongest(told: Explained, names: Names, rules: Rules, by_rules: bool) -> M
     why, judged = told.why, told.judged
     like = max(why["neighbours"], key=lambda n: float(n["similarity"]), default=None)
     entry = next((e for e in why["rules"] if e["contribution"] > 0 and e["premises"]), None)
-    if entry is not None and (by_rules or like is None or judged.q is None or judged.p_w >= judged.q):
+    if entry is not None and (by_rules or judged.q is None or judged.p_w >= judged.q):
         return join(_facts(entry["premises"][0], names), ", since ", _rule(entry["rule"], names, rules), ".")
     silent = "the rules doubt it" if why["rules"] else "no rule reaches it"
     if like is not None:
@@ -132,8 +132,17 @@ def _strongest(told: Explained, names: Names, rules: Rules, by_rules: bool) -> M
     )
 
 
-def _contribution(entry: Mapping[str, Any], names: Names, rules: Rules) -> Markup:
-    times = f" × {entry['groundings']:,} groundings" if entry["groundings"] != 1 else ""
+def _groundings(entry: Mapping[str, Any], why: Mapping[str, Any]) -> str:
+    """What a rule's weight is multiplied with: its groundings, or in the mean their share of all."""
+    own, broken = entry["groundings"], entry["broken"]
+    less = f", less {broken:,} that it would break as a premise" if broken else ""
+    if why["aggregate"] == "mean":
+        every = sum(e["groundings"] + e["broken"] for e in why["rules"])
+        return f", {own:,} of the {every:,} grounding{'s' if every != 1 else ''}{less}"
+    return f" × {own:,} grounding{'s' if own != 1 else ''}{less}" if own != 1 or broken else ""
+
+
+def _contribution(entry: Mapping[str, Any], times: str, names: Names, rules: Rules) -> Markup:
     said = join(_rule(entry["rule"], names, rules), tag("small", f" weight {entry['weight']:.2f}{times}"))
     premises = [tag("li", _facts(premises, names)) for premises in entry["premises"][:PREMISES_MOST]]
     more = len(entry["premises"]) - PREMISES_MOST

@@ -27,6 +27,7 @@ from plogicnet.graph import (
 from plogicnet.mln import RuleScores, probability
 
 SIDES: tuple[Side, Side] = ("head", "tail")
+HELD_OUT = (None, "valid", "test")
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class Prediction:
         p_w: the rules' own probability.
         known: whether it is a training triple.
         in_hidden: whether a rule concludes it from training triples.
-        held_out: whether it is a fact of valid or test: known to the graph, but not to training.
+        held_out: valid or test, where that split holds it back from training.
     """
 
     head: str
@@ -51,7 +52,7 @@ class Prediction:
     p_w: float
     known: bool
     in_hidden: bool
-    held_out: bool = False
+    held_out: str | None = None
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ class Judged:
         base: the log-odds of the relation's base rate.
         reached: whether a rule reaches the triple.
         known: whether it is a training triple.
-        held_out: whether valid or test holds it.
+        held_out: which split holds it back from training, as a place in `HELD_OUT`.
         forbidden: whether a constraint rules it out.
         embedded: whether there is an embedding.
     """
@@ -77,7 +78,7 @@ class Judged:
     base: FloatArray
     reached: BoolArray
     known: BoolArray
-    held_out: BoolArray
+    held_out: IntArray
     forbidden: BoolArray
     embedded: bool
 
@@ -154,10 +155,11 @@ class Fitted:
         return {side: self.graph.known(["train"], side) for side in SIDES}
 
     @cached_property
-    def held_out(self) -> TripleSet:
-        """The facts of valid and test that are not in train too."""
-        kept = np.concatenate([self.graph.valid, self.graph.test])
-        return TripleSet.of(kept[~self.graph.observed.contains(kept)], len(self.graph.entities))
+    def held_out(self) -> tuple[TripleSet, TripleSet]:
+        """The facts of valid and of test that are not in train too."""
+        graph = self.graph
+        kept = [split[~graph.observed.contains(split)] for split in (graph.valid, graph.test)]
+        return TripleSet.of(kept[0], len(graph.entities)), TripleSet.of(kept[1], len(graph.entities))
 
     @cached_property
     def hidden(self) -> Answers:
@@ -188,7 +190,7 @@ class Fitted:
             rules.base[triples[:, RELATION]],
             reached,
             self.graph.observed.contains(triples),
-            self.held_out.contains(triples),
+            np.select([s.contains(triples) for s in self.held_out], [1, 2], 0),
             forbidden,
             embedding is not None,
         )
@@ -216,7 +218,7 @@ def predictions(judged: Judged, graph: KnowledgeGraph) -> list[Prediction]:
         judged.p_w.tolist(),
         judged.known.tolist(),
         judged.in_hidden.tolist(),
-        judged.held_out.tolist(),
+        [HELD_OUT[place] for place in judged.held_out.tolist()],
         strict=True,
     )
     return [Prediction(*graph.names(triple), *rest) for triple, *rest in rows]

@@ -225,8 +225,6 @@ class Answerer:
 
     def _predictions(self, found: Iterable[Prediction]) -> Predictions:
         rows: Any = prediction_rows(list(found))
-        for row, split in zip(rows, self._held_out([(r["head"], r["relation"], r["tail"]) for r in rows]), strict=True):
-            row["held_out"] = split
         return {"predictions": rows, "labels": self._labels(r[k] for r in rows for k in ("head", "relation", "tail"))}
 
     def _held_out(self, facts: Sequence[tuple[str, str, str]]) -> list[str | None]:

@@ -1,6 +1,5 @@
 """The shapes of the answers, for types and for OpenAPI; an answer may hold further keys."""
 
-from dataclasses import dataclass
 from typing import Any, Literal, NotRequired
 
 from typing_extensions import TypedDict
@@ -12,17 +11,10 @@ Kind = Literal["entity", "relation"]
 Labels = dict[str, str]
 
 
-@dataclass(frozen=True)
-class Judged(Prediction):
-    """A judged triple as `predict` gives it, and the split that holds it back from training, if one does."""
-
-    held_out: str | None
-
-
 class Predictions(TypedDict):
     """Judged triples, as `predict` gives them; `labels` are readable names of the names in it."""
 
-    predictions: list[Judged]
+    predictions: list[Prediction]
     labels: Labels
     total: NotRequired[int]
     roles: NotRequired[int]

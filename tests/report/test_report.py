@@ -238,7 +238,7 @@ def test_in_the_mean_contributions_are_shares(make: Make) -> None:
 
 def test_probabilities_are_told_as_the_curve_shows_them(run: Path, page: Element) -> None:
     curve = metrics_of(run)["test"]["calibration"]["curve"]
-    below = sum(p["true"] < p["predicted"] for p in curve)
+    below = sum(p["true"] < p["predicted"] - 0.005 for p in curve)
     said = page.section("probabilities").text
     assert f"In {below} of the {len(curve)} groups" in said if below else "In every group" in said
     assert "same triples" not in said

@@ -10,10 +10,10 @@ from urllib.parse import quote, urlencode, urlsplit
 import httpx
 import pytest
 
-from plogicnet import PLogicNet
+from plogicnet import Config, PLogicNet
 from plogicnet.graph import KnowledgeGraph
 from plogicnet.web.connections import Limits
-from small import family_rows, fitted
+from small import SMALL, family_rows, fitted
 from web_servers import HOSTILE, LONG, RIGHT_TO_LEFT, SCRIPT, in_process, serving
 
 if TYPE_CHECKING:
@@ -379,19 +379,26 @@ def test_means_held_out_facts_similar_entities_and_unknown_ones_are_told(browser
         context.close()
 
 
-def test_names_of_a_drawing_are_within_it(page: "Page", address: str) -> None:
-    page.set_viewport_size({"width": 375, "height": 740})
-    for h, r, t in (("a0", "sibling", "b0"), ("man0", "parent", "a0"), ("man0", "husband", "woman0")):
-        open_view(page, address, "fact", h=h, r=r, t=t)
-        if page.locator("svg.drawing").count():
-            left, right = page.locator("svg.drawing").evaluate(
-                "svg => { const b = svg.getBoundingClientRect(); return [b.left - 1, b.right + 1]; }"
-            )
-            for box in page.locator("svg.drawing .plate").all():
-                at = box.bounding_box()
-                assert at
-                assert left <= at["x"]
-                assert at["x"] + at["width"] <= right
+def test_names_of_a_drawing_are_within_it(browser: "Browser") -> None:
+    ways = [f"a_long_name_{i}" for i in range(3)]
+    rules = "\n".join(
+        [*(f"=1: {way}(X, Y) => goal(X, Y)" for way in ways), "=1: step(X, Y) & step(Y, Z) => goal(X, Z)"]
+    )
+    steps = [(f, "step", t) for mid in ("c", "d") for f, t in (("a", mid), (mid, "b"))]
+    graph = KnowledgeGraph.from_names([*(("a", way, "b") for way in ways), *steps, ("c", "goal", "d")], steps[:1])
+    model = PLogicNet(Config().with_values(SMALL | {"rules.mine": False, "em.embedding": False}))
+    with in_process(model.fit(graph, rules=rules), Limits()) as port:
+        page = browser.new_page(viewport={"width": 375, "height": 740})
+        open_view(page, f"http://127.0.0.1:{port}", "fact", h="a", r="goal", t="b")
+        assert page.locator("svg.drawing path.edge").count() == 1 + len(ways) + len(steps)
+        within = page.locator("svg.drawing").bounding_box()
+        assert within
+        for box in page.locator("svg.drawing .plate").all():
+            at = box.bounding_box()
+            assert at
+            assert within["x"] <= at["x"]
+            assert at["x"] + at["width"] <= within["x"] + within["width"]
+        page.close()
 
 
 @pytest.mark.parametrize("name", HOSTILE, ids=range(len(HOSTILE)))

@@ -25,6 +25,8 @@ EDGES = (1, 3, 10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000, 300_000,
 RELATIONS_MOST = 20
 POINTS_MOST = 1_000
 BARS_WITH_SHARES = 4
+BINS_WITH_NAMES = 7
+"""Of more bins, every other is named, so that the names stand apart on a phone."""
 STEPS = {
     "mine": "mining rules",
     "ground": "grounding rules",
@@ -158,7 +160,8 @@ def ranks_figure(told: Ranked, entities: int) -> Markup:
     edges = [edge for at, edge in enumerate(EDGES) if not at or EDGES[at - 1] < entities]
     shares = {name: rank_shares(told.ranks[name].realistic, edges) for name in there}
     ticks = [(at + 0.5, _bin(edges[at - 1] + 1 if at else 1, edge)) for at, edge in enumerate(edges)]
-    x = Axis(0, len(edges), tuple(ticks), "rank")
+    step = 1 if len(edges) <= BINS_WITH_NAMES else 2
+    x = Axis(0, len(edges), tuple(ticks[::step]), "rank")
     plane = Plane(x, Axis.of(0, max(float(s.max()) for s in shares.values()), "share of queries", percent=True))
     width = 0.8 / len(there)
     drawn = [

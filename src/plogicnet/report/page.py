@@ -221,13 +221,13 @@ def _probabilities(result: Mapping[str, Any]) -> Child:
 
 
 def _trust(curve: Sequence[Mapping[str, float]]) -> str:
-    """What the curve says of the probabilities.
+    """What the curve says of the probabilities, to half a percentage point.
 
     Example:
         >>> _trust([{"predicted": 0.5, "true": 0.6}, {"predicted": 0.9, "true": 0.7}])
         'In 1 of the 2 groups of candidates fewer are right than was said, at worst 70 % where 90 % was said.'
     """
-    below = [point for point in curve if point["true"] < point["predicted"]]
+    below = [point for point in curve if point["true"] < point["predicted"] - 0.005]
     if not below:
         return "In every group of candidates at least as many are right as was said."
     worst = max(below, key=lambda point: point["predicted"] - point["true"])

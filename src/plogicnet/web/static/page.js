@@ -160,6 +160,13 @@ async function aboutEntity({ name: self, relation, side }) {
 
 const fact = ({ h, r, t }) => ofKnown([["entity", h, (other) => factAddress(other, r, t)], ["relation", r, (other) => factAddress(h, other, t)], ["entity", t, (other) => factAddress(h, r, other)]], () => aboutFact({ h, r, t }));
 
+const PARTS = {
+  intercept: () => "for any triple",
+  score: (part) => `for the vectors: log-odds ${part.value.toFixed(2)} × ${part.coefficient.toFixed(2)}`,
+  p_w: (part) => `for the rules: p_w ${part.value.toFixed(3)} × ${part.coefficient.toFixed(2)}`,
+  reached: (part, why) => (why.rules.length ? "for being reached by rules" : "no rule reaches it"),
+};
+
 async function aboutFact({ h, r, t }) {
   const why = await get("explain", { head: h, relation: r, tail: t });
   const { labels } = why;
@@ -168,7 +175,8 @@ async function aboutFact({ h, r, t }) {
   const meters = element("div", { class: "meters" }, [["vectors (q)", why.q], ["rules (p_w)", why.p_w]].filter(([, p]) => p !== null).map(([title, p]) =>
     element("div", {}, element("p", { class: "small soft" }, title), measure(p))));
   const svg = drawing(why, labels, Math.min(view.clientWidth - 40, 1080) - 46);
-  const most = Math.max(Math.abs(why.base), Math.abs(why.log_odds), ...why.rules.map((rule) => Math.abs(rule.contribution)), 1e-9);
+  const parts = why.forbidden || !why.calibration ? [] : why.calibration.parts.filter((part) => why.rules.length || part.part !== "p_w");
+  const most = Math.max(Math.abs(why.base), Math.abs(why.log_odds), ...[...why.rules, ...parts].map((part) => Math.abs(part.contribution)), 1e-9);
   const signed = (value) => {
     const filled = element("div", { class: value < 0 ? "fill minus" : "fill" });
     filled.style.width = `${(50 * Math.abs(value)) / most}%`;
@@ -201,6 +209,9 @@ async function aboutFact({ h, r, t }) {
       element("li", {}, line(why.base, element("span", {}, "base rate of ", shown(r, labels)))), rules,
       why.rules.length ? null : element("li", { class: "soft" }, "No rule reaches it from the known facts."),
       element("li", { class: "total" }, line(why.log_odds, `together: ${percent(why.p_w)} by the rules (p_w)`)))),
+    parts.length ? card("How the probability comes of both", "Calibrated on validation facts, where what the graph does not hold counts as wrong: so it is cautious.", element("ol", { class: "odds" },
+      parts.map((part) => element("li", {}, line(part.contribution, PARTS[part.part](part, why)))),
+      element("li", { class: "total" }, line(why.calibration.log_odds, `together: ${percent(why.probability)}`)))) : null,
     neighbours,
   ] };
 }

@@ -132,8 +132,11 @@ def test_an_explanation_draws_premises_and_adds_up(page: "Page", address: str) -
     ends = page.locator("h1 a bdi").all_inner_texts()
     assert set(ends) <= {text.strip() for text in drawing.locator("a > text").all_text_contents()}
     # how many premises are named in the list are arrows in the drawing
-    figures = [float(t.replace("−", "-")) for t in page.locator(".odds .line > .number").all_inner_texts()]
-    assert sum(figures[:-1]) == pytest.approx(figures[-1], abs=0.01 * len(figures))
+    lists = page.locator(".odds").all()
+    assert len(lists) == 2  # what the rules add up to, and how the probability comes of both
+    for odds in lists:
+        figures = [float(t.replace("−", "-")) for t in odds.locator(".line > .number").all_inner_texts()]
+        assert sum(figures[:-1]) == pytest.approx(figures[-1], abs=0.01 * len(figures))
     page.locator(".odds .rule").first.hover()
     assert drawing.locator("[data-rules~='0'].dim").count() == 0
     drawing.locator("a").first.click()

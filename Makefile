@@ -50,7 +50,7 @@ fuzz: $(VENV)/.fuzz
 $(VENV)/.core: pyproject.toml constraints.txt
 	@echo "installing plogicnet into $(VENV) (once; a minute or two)" >&2
 	@test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV)
-	@$(INSTALL) --editable .
+	@$(INSTALL) --editable '.[web,plots]'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.core

@@ -403,5 +403,5 @@ def columns_row(model: PLogicNet, triple: Triple) -> list[float]:
 def test_prediction_rows_are_plain_dictionaries(model: PLogicNet) -> None:
     rows = prediction_rows(model.predict(head="man0", relation="parent", top=2))
     assert [list(row) for row in rows] == [
-        ["head", "relation", "tail", "probability", "q", "p_w", "known", "in_hidden"]
+        ["head", "relation", "tail", "probability", "q", "p_w", "known", "in_hidden", "held_out"]
     ] * 2

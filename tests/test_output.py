@@ -40,7 +40,9 @@ def worlds(draw: st.DrawFn) -> tuple[KnowledgeGraph, Judged]:
     bools = [np.array(draw(marks), dtype=bool) for _ in range(3)]
     p, score, odds, base = floats
     reached, known, forbidden = bools
-    return graph, Judged(as_triples(rows), p, score, odds, base, reached, known, forbidden, draw(st.booleans()))
+    held_out = np.array(draw(st.lists(st.integers(0, 2), min_size=n, max_size=n)), dtype=np.int64)
+    about = (reached, known, held_out, forbidden, draw(st.booleans()))
+    return graph, Judged(as_triples(rows), p, score, odds, base, *about)
 
 
 def written(file: Path, tables: list[pa.Table], columns: tuple[str, ...] = tuple(COLUMNS)) -> None:
@@ -57,13 +59,18 @@ def read_back(file: Path) -> list[dict[str, object]]:
     if kind_of(file) == "jsonl":
         return [json.loads(line) for line in content.split("\n")[:-1]]
     types = {"head": pa.string(), "relation": pa.string(), "tail": pa.string(), "known": pa.bool_()}
-    types |= {"in_hidden": pa.bool_(), **dict.fromkeys(("probability", "q", "p_w"), pa.float64()), "query": pa.int64()}
+    types |= {
+        "in_hidden": pa.bool_(),
+        "held_out": pa.string(),
+        **dict.fromkeys(("probability", "q", "p_w"), pa.float64()),
+        "query": pa.int64(),
+    }
     table = csv.read_csv(
         pa.BufferReader(content.encode()),
         parse_options=csv.ParseOptions(delimiter="," if kind_of(file) == "csv" else "\t", newlines_in_values=True),
         convert_options=csv.ConvertOptions(column_types=types, strings_can_be_null=False),
     )
-    return list(table.to_pylist())
+    return [row | {"held_out": row.get("held_out") or None} for row in table.to_pylist()]
 
 
 def triples_in(graph: KnowledgeGraph, file: Path) -> list[list[int]]:
@@ -117,7 +124,7 @@ def test_n_triples_read_back(tmp_path: Path, name: str) -> None:
 def judged_rows(n: int) -> tuple[KnowledgeGraph, Judged]:
     graph = KnowledgeGraph.from_names([("a", "r", "b")])
     half, no = np.full(n, 0.5), np.zeros(n, dtype=bool)
-    return graph, Judged(as_triples([(0, 0, 1)] * n), half, half, half, half, no, no, no, True)
+    return graph, Judged(as_triples([(0, 0, 1)] * n), half, half, half, half, no, no, no.astype(np.int64), no, True)
 
 
 def test_row_groups_are_written_as_they_fill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

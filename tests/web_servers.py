@@ -34,6 +34,9 @@ HOSTILE = (
     "{{7*7}} ${7*7}",
     "Zoë Ångström",
     "🧬 e\u0301",
+    "constructor",
+    "toString",
+    "__proto__",
 )
 
 

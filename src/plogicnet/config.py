@@ -18,6 +18,14 @@ from plogicnet.errors import InputError, nearest
 
 Pattern = Literal["composition", "inverse", "symmetric", "subrelation"]
 Model = Literal["TransE", "RotatE", "DistMult", "ComplEx", "HolE", "ConvE"]
+_ALONE = {"kge.model": "ComplEx", "rules.irreflexive": False, "em.iterations": 1, "em.lambda": 0.0}
+IMPLIED: Mapping[str, Mapping[str, object]] = {
+    "plogicnet": {},
+    "blp": {"em.embedding": False},
+    "ruge": _ALONE | {"rules.patterns": ["composition", "inverse"]},
+    "nne_aer": _ALONE | {"rules.patterns": ["inverse", "subrelation"]},
+}
+"""What naming a system sets besides; whatever is said after it wins."""
 
 
 def setting(
@@ -175,6 +183,20 @@ class Evaluation:
 
 
 @dataclass(frozen=True)
+class Baselines:
+    """What the other systems of the paper's tables need besides."""
+
+    blp_prior: float = setting(
+        1.0, "blp: groundings that fire, and as many that do not, that each rule begins with", low=1e-6
+    )
+    blp_iterations: int = setting(1000, "blp: steps of its EM, at most", low=0)
+    ruge_c: float = setting(0.01, "ruge: C, how far a rule of confidence 1 lifts a soft label", low=0)
+    ruge_weight: float = setting(1.0, "ruge: what the softly labelled triples count beside the observed ones", low=0)
+    ruge_batch: int = setting(1024, "ruge: softly labelled triples a step", low=1)
+    nne_aer_mu: float = setting(0.1, "nne_aer: mu, the weight of the entailments' penalty", low=0)
+
+
+@dataclass(frozen=True)
 class Config:
     """All settings of a run; frozen, so change them by `with_values` or `dataclasses.replace`.
 
@@ -184,6 +206,11 @@ class Config:
     """
 
     seed: int = setting(0, "one seed for everything random", low=0, high=2**31 - 1)
+    system: Literal["plogicnet", "blp", "ruge", "nne_aer"] = setting(
+        "plogicnet",
+        "what is trained; blp also sets em.embedding=false, ruge and nne_aer set kge.model=ComplEx, rules.patterns,"
+        " rules.irreflexive=false, em.iterations=1 and em.lambda=0",
+    )
     device: Literal["auto", "cpu", "cuda"] = setting("auto", "auto: a GPU if there is one")
     threads: int = setting(0, "0: all cores", low=0, high=1024)
     rules: Rules = field(default_factory=Rules, metadata={"meaning": "which rules"})
@@ -192,17 +219,24 @@ class Config:
     kge: KGE = field(default_factory=KGE, metadata={"meaning": "the embedding model q"})
     em: EM = field(default_factory=EM, metadata={"meaning": "the EM loop"})
     evaluation: Evaluation = field(default_factory=Evaluation, metadata={"meaning": "ranking"})
+    baselines: Baselines = field(
+        default_factory=Baselines, metadata={"meaning": "the other systems of the paper's tables"}
+    )
 
     def with_values(self, values: Mapping[str, object]) -> "Config":
-        """A copy with dotted keys set; later ones win.
+        """A copy with dotted keys set; later ones win, and a system also sets what it needs.
 
         Example:
             >>> Config().with_values({"em.lambda": 0.5}).em.lambda_
             0.5
+            >>> Config().with_values({"system": "ruge"}).kge.model
+            'ComplEx'
         """
         config = self
         for key, value in values.items():
             config = _with(config, key.split("."), value, key)
+            if key == "system":
+                config = config.with_values(IMPLIED[config.system])
         return config
 
     def with_assignments(self, assignments: Sequence[str]) -> "Config":

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +14,15 @@ import numpy as np
 import torch
 from scipy import special
 
+from plogicnet.baselines import learn, make_guide, make_rule_model
 from plogicnet.config import Config
 from plogicnet.errors import InputError
 from plogicnet.evaluation import Ranks, System, rank, sample, summary
 from plogicnet.files import locked
 from plogicnet.graph import BoolArray, FloatArray, KnowledgeGraph, TripleSet
-from plogicnet.kge import Checkpoint, Embedding, Examples, VectorModel, platt
+from plogicnet.kge import Checkpoint, Embedding, Examples, Guide, VectorModel, platt
 from plogicnet.kge.vector_model import pick_device
-from plogicnet.mln import RuleModel, RuleScores, build_rule_model, m_step
+from plogicnet.mln import RuleModel, RuleScores
 from plogicnet.progress import Clock, Progress, silent
 from plogicnet.rules import RuleTable
 
@@ -78,19 +80,19 @@ def begin(
     """
     if config.em.targets == "soft" and config.em.hidden_negatives == "explicit":
         raise InputError("em.hidden_negatives=explicit goes with em.targets=hard: soft targets reject no triple")
-    model = build_rule_model(graph, config, rules, constraints, progress=progress)
+    model = make_rule_model(graph, config, rules, constraints, progress=progress)
     hidden_q = np.zeros(len(model.groundings.hidden))
-    embedding = make_embedding(graph, config) if config.em.embedding else None
+    embedding = make_embedding(graph, config, make_guide(graph, config, model)) if config.em.embedding else None
     return Outcome(embedding, model, hidden_q, np.zeros(len(hidden_q), dtype=bool), 0.0, (), 0)
 
 
-def make_embedding(graph: KnowledgeGraph, config: Config) -> VectorModel:
+def make_embedding(graph: KnowledgeGraph, config: Config, guide: Guide | None = None) -> VectorModel:
     """The embedding model of the settings, untrained.
 
     Example:
         >>> make_embedding(graph, config)  # doctest: +SKIP
     """
-    return VectorModel(len(graph.entities), len(graph.relations), config.kge, config.device)
+    return VectorModel(len(graph.entities), len(graph.relations), config.kge, config.device, guide)
 
 
 def run_em(
@@ -165,7 +167,7 @@ def _iterated(
         judge = partial(_merit, graph, config, embedding) if config.kge.validate_every else None
         warm = config.em.warm_start and iteration > 1
         fit = partial(embedding.fit, learned_from, seed, warm, progress, validate=judge, checkpoint=checkpoint)
-        if shared is None or iteration > 1:
+        if shared is None or iteration > 1 or config.system != "plogicnet":
             with clock("e_step"):
                 fit()
         else:
@@ -178,9 +180,12 @@ def _iterated(
 
 
 def _digest(graph: KnowledgeGraph, config: Config, seed: int) -> str:
-    """What the first E-step hangs on: with all of it the same, its vectors are."""
-    about = (config.kge, seed, pick_device(config.device).type, len(graph.entities), len(graph.relations))
+    """What the first E-step hangs on, the code that makes it among it: with all of it the same, its vectors are."""
+    sizes = [len(x) for x in (graph.entities, graph.relations, graph.train, graph.valid)]
+    about = (config.kge, seed, pick_device(config.device).type, bool(find_spec("triton")), sizes)
     digest = hashlib.sha256(repr(about).encode())
+    for file in sorted((Path(__file__).parent / "kge").rglob("*.py")):
+        digest.update(file.read_bytes())
     for triples in (graph.train, graph.valid if config.kge.validate_every else graph.train[:0]):
         digest.update(np.ascontiguousarray(triples).tobytes())
     return digest.hexdigest()[:32]
@@ -212,7 +217,7 @@ def _after_m_step(
     """The M-step with the embedding as it is, and how good both are on validation."""
     iteration, embedding = last.iteration + 1, last.embedding
     with clock("m_step"):
-        model = m_step(last.rule_model, hidden_q, config, config.seed * 1000 + iteration)
+        model = learn(last.rule_model, hidden_q, config, config.seed * 1000 + iteration)
     accepted = model.hidden_p_w >= config.em.tau_triplet
     with clock("validate"):
         lambda_, figures = validate(graph, config, embedding, model.scores(graph), progress)
@@ -277,7 +282,7 @@ def refit(
         >>> refit(graph, config, outcome, rules, constraints, Clock())  # doctest: +SKIP
     """
     with clock("ground"):
-        model = build_rule_model(graph, config, rules, constraints, progress=progress)
+        model = make_rule_model(graph, config, rules, constraints, progress=progress)
         hidden_q = _hidden_q(last.embedding, model)
     before = replace(last, rule_model=model, iteration=last.iteration - 1)
     return _after_m_step(graph, config, before, hidden_q, clock, progress)

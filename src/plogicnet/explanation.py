@@ -28,7 +28,8 @@ def explain(fitted: Fitted, head: str, relation: str, tail: str, premises: int =
     model, triple = fitted.outcome.rule_model, fitted.graph.numbers(head, relation, tail)
     reasons = model.reasons(triple, premises)
     base = float(model.base[triple[RELATION]])
-    odds = base + sum(reason.value * float(model.rules.weight[reason.rule]) for reason in reasons)
+    sums = sum(reason.value * float(model.rules.weight[reason.rule]) for reason in reasons)
+    odds = float(model.log_odds_of(np.array([sums]), triple[[RELATION]])[0])
     # what the rules say of this triple alone: the whole network is not needed for it
     scores = model.scores_of(fitted.graph, triple, odds if reasons else None)
     judged = fitted.judge(triple[None, :], scores)[0]

@@ -56,6 +56,8 @@ def export(f: Fitted, vectors: Path, out: Path, choice: Choice, progress: Progre
         if part not in PARTS:
             raise InputError(f"parts: {part!r} is not allowed; any of {', '.join(PARTS)}")
     kind_of(Path("predictions"), choice.kind)
+    if choice.parts == ("vectors",) and f.outcome.embedding is None:
+        raise InputError("this run has no vectors to export: em.embedding is false")
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -32,7 +32,11 @@ def with_facts(fitted: Fitted, facts: Any) -> Fitted:
     n = len(graph.entities)
     new = graph.entities.names[len(old.entities) :]
     if new and outcome.embedding is not None:
-        how = "" if fitted.calibration.alone else "; p_w is their probability until `plogicnet refit` calibrates it"
+        how = (
+            ""
+            if fitted.calibration.alone
+            else "; p_w where a rule reaches, else 0, is their probability until `plogicnet refit` calibrates it"
+        )
         log.warning("%s: judged by rules alone, no vector: %s%s", what, _listed(new), how)
     added = graph.observed.triples[~TripleSet.of(old.train, n).contains(graph.observed.triples)]
     loops = added[(added[:, HEAD] == added[:, TAIL]) & model.irreflexive(graph)[added[:, RELATION]]]

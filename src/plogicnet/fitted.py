@@ -21,11 +21,13 @@ from plogicnet.graph import (
     IntArray,
     KnowledgeGraph,
     Side,
+    TripleSet,
     as_triples,
 )
 from plogicnet.mln import RuleScores, probability
 
 SIDES: tuple[Side, Side] = ("head", "tail")
+HELD_OUT = (None, "valid", "test")
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,7 @@ class Prediction:
         p_w: the rules' own probability.
         known: whether it is a training triple.
         in_hidden: whether a rule concludes it from training triples.
+        held_out: valid or test, where that split holds it back from training.
     """
 
     head: str
@@ -49,6 +52,7 @@ class Prediction:
     p_w: float
     known: bool
     in_hidden: bool
+    held_out: str | None = None
 
 
 @dataclass(frozen=True)
@@ -62,6 +66,7 @@ class Judged:
         base: the log-odds of the relation's base rate.
         reached: whether a rule reaches the triple.
         known: whether it is a training triple.
+        held_out: which split holds it back from training, as a place in `HELD_OUT`.
         forbidden: whether a constraint rules it out.
         embedded: whether there is an embedding.
     """
@@ -73,6 +78,7 @@ class Judged:
     base: FloatArray
     reached: BoolArray
     known: BoolArray
+    held_out: IntArray
     forbidden: BoolArray
     embedded: bool
 
@@ -114,7 +120,7 @@ class Judged:
         scored = Scored(on(self.score), on(self.base), on(self.log_odds - self.base), on(self.reached))
         by = [np.where(self.forbidden, -np.inf, level.numpy()) for level in levels(ties, scored)]
         keys = [self.triples[:, TAIL], self.triples[:, HEAD], self.triples[:, RELATION]]
-        keys += [-level for level in reversed(by)] + [-self.probability]
+        keys += [-level for level in reversed(by)] + [self.forbidden, -self.probability]
         return np.lexsort(keys if within is None else [*keys, within])
 
 
@@ -149,6 +155,13 @@ class Fitted:
         return {side: self.graph.known(["train"], side) for side in SIDES}
 
     @cached_property
+    def held_out(self) -> tuple[TripleSet, TripleSet]:
+        """The facts of valid and of test that are not in train too."""
+        graph = self.graph
+        kept = [split[~graph.observed.contains(split)] for split in (graph.valid, graph.test)]
+        return TripleSet.of(kept[0], len(graph.entities)), TripleSet.of(kept[1], len(graph.entities))
+
+    @cached_property
     def hidden(self) -> Answers:
         """The tails that rules conclude, for every head and relation."""
         return Answers.of(self.outcome.rule_model.groundings.hidden, len(self.graph.entities), "tail")
@@ -177,6 +190,7 @@ class Fitted:
             rules.base[triples[:, RELATION]],
             reached,
             self.graph.observed.contains(triples),
+            np.select([s.contains(triples) for s in self.held_out], [1, 2], 0),
             forbidden,
             embedding is not None,
         )
@@ -204,6 +218,7 @@ def predictions(judged: Judged, graph: KnowledgeGraph) -> list[Prediction]:
         judged.p_w.tolist(),
         judged.known.tolist(),
         judged.in_hidden.tolist(),
+        [HELD_OUT[place] for place in judged.held_out.tolist()],
         strict=True,
     )
     return [Prediction(*graph.names(triple), *rest) for triple, *rest in rows]

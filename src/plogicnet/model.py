@@ -10,6 +10,8 @@ import torch
 from scipy import special
 
 from plogicnet import prediction, run
+from plogicnet.baselines import report as report_on_rules
+from plogicnet.baselines import require_sense, vectors_alone
 from plogicnet.config import Config
 from plogicnet.em import Outcome, Watch, begin, refit, run_em, systems, ties
 from plogicnet.errors import InputError
@@ -29,13 +31,14 @@ from plogicnet.fitted import Fitted, Judged, Prediction, prediction_rows, predic
 from plogicnet.graph import OPEN, IntArray, KnowledgeGraph
 from plogicnet.grounding import Mined, Network, find_rules
 from plogicnet.kge import Checkpoint
-from plogicnet.mln import report as report_on_rules
 from plogicnet.prediction import query_of
 from plogicnet.progress import Clock, Progress, silent
 from plogicnet.rules import RuleTable, Statement, read_statements, statements_of
 
 __all__ = ["Announce", "Fitted", "PLogicNet", "Prediction", "prediction_rows"]
 log = logging.getLogger(__name__)
+FEW = 50
+"""Probabilities that are calibrated on fewer triples are not to be relied on."""
 Announce = Callable[[Mapping[str, Any]], None]
 
 
@@ -50,6 +53,7 @@ class PLogicNet:
 
     def __init__(self, config: Config | None = None) -> None:
         self.config = config or Config()
+        require_sense(self.config)
         self.clock = Clock()
         self.metrics: dict[str, object] = {}
         self._fitted: Fitted | None = None
@@ -207,9 +211,18 @@ class PLogicNet:
             rules = report_on_rules(outcome.rule_model, outcome.hidden_q, config)
             outcome = replace(outcome, rule_model=replace(outcome.rule_model, rules=rules))
         scores = outcome.rule_model.scores(graph)
+        if 0 < len(graph.valid) < FEW:
+            log.warning(
+                "only %d validation triples: λ, probabilities and figures on valid are rough; %d or more are better",
+                len(graph.valid),
+                FEW,
+            )
         labels = sample(graph, "valid", ["train", "valid"], config.seed)
         labels = labels.take(~scores.forbidden(labels.triples))  # these are not judged by the regression
-        calibration = calibrate_twice(columns_of(outcome.embedding, scores, labels.triples), labels)
+        columns = columns_of(outcome.embedding, scores, labels.triples)
+        if vectors_alone(config):
+            columns[:, 1:] = 0.0
+        calibration = calibrate_twice(columns, labels)
         self._fitted = Fitted(graph, outcome, calibration, candidates, ties(config, outcome))
         with self.clock("evaluate"):
             self.metrics = {

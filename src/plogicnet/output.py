@@ -15,7 +15,7 @@ from pyarrow import csv
 
 from plogicnet.errors import InputError
 from plogicnet.files import replacing
-from plogicnet.fitted import Judged
+from plogicnet.fitted import HELD_OUT, Judged
 from plogicnet.graph import IntArray, KnowledgeGraph, iri, quoted
 
 KINDS = {
@@ -39,6 +39,7 @@ COLUMNS: dict[str, Any] = {
     "p_w": pa.float64(),
     "known": pa.bool_(),
     "in_hidden": pa.bool_(),
+    "held_out": pa.string(),
 }
 QUERY = "query"
 """A further column where many queries were asked: the number of the query, the first being 1."""
@@ -78,6 +79,7 @@ def table_of(judged: Judged, graph: KnowledgeGraph, query: IntArray | None = Non
         "p_w": judged.p_w,
         "known": judged.known,
         "in_hidden": judged.in_hidden,
+        "held_out": pa.array(HELD_OUT, pa.string()).take(pa.array(judged.held_out)),
     }
     return pa.table(columns | ({} if query is None else {QUERY: query + 1}))
 
@@ -202,6 +204,10 @@ def _text(column: Any, spell: Callable[[str], str], missing: str) -> pa.Array:
         used, at = np.unique(column.indices.to_numpy(), return_inverse=True)
         names = column.dictionary.take(pa.array(used)).to_pylist()
         return pa.array([spell(name) for name in names], pa.string()).take(pa.array(at))
+    if pa.types.is_string(column.type):
+        words = column.dictionary_encode()
+        spelt = pa.array([spell(word) for word in words.dictionary.to_pylist()], pa.string())
+        return spelt.take(words.indices).fill_null(missing)
     return column.cast(pa.string()).fill_null(missing)
 
 

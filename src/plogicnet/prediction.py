@@ -208,8 +208,10 @@ def _sieved(f: Fitted, place: Ends, asked: IntArray, least: float) -> tuple[IntA
     """Which pairs of the asked heads and the tails may be as probable as wanted with no rule's help."""
     c, embedding = f.calibration, f.outcome.embedding
     wanted = float(special.logit(min(least, ALMOST_ONE))) - c.intercept
+    # what neither vectors nor rules say anything of
+    blank = bool(c.probability(np.array([[np.nan, 0.0, 0.0]]))[0] >= least)
     if embedding is None or c.score == 0:
-        shape = (len(asked), len(place.tails)) if wanted <= SLACK else (0, 0)
+        shape = (len(asked), len(place.tails)) if wanted <= SLACK or blank else (0, 0)
         rows, columns = np.indices(shape)
         return rows.ravel(), columns.ravel()
     if not len(asked) or not len(place.tails):
@@ -218,7 +220,7 @@ def _sieved(f: Fitted, place: Ends, asked: IntArray, least: float) -> tuple[IntA
     lowest -= SLACK * max(1.0, abs(lowest))
     scores = embedding.score_answers(asked, np.full(len(asked), place.relation), "tail", place.tails)
     passing = scores >= lowest
-    if c.probability(np.array([[np.nan, 0.0, 0.0]]))[0] >= least:  # what neither vectors nor rules say anything of
+    if blank:
         passing |= scores.isnan()
     rows, columns = torch.nonzero(passing).cpu().numpy().T
     return rows, columns

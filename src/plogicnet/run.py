@@ -396,14 +396,14 @@ def _read_outcome(
     folder: Path, config: Config, graph: KnowledgeGraph, lambda_: float, iteration: int | None
 ) -> "Outcome":
     """What `_write_outcome` wrote; without the file of vectors, an embedding that is to be trained anew."""
+    from plogicnet.baselines import make_rule_model
     from plogicnet.em import Outcome, make_embedding
-    from plogicnet.mln import build_rule_model
 
     table = RuleTable.read(folder / "rules.tsv")
     rules, constraints = table.take(~table.constraints), table.take(table.constraints)
     hidden = read_parquet(folder / "hidden.parquet")
     assumed = hidden["assumed"].to_numpy()
-    model = build_rule_model(graph, config, rules, constraints, assumed if assumed.any() else None)
+    model = make_rule_model(graph, config, rules, constraints, assumed if assumed.any() else None)
     embedding = make_embedding(graph, config) if config.em.embedding else None
     if embedding is not None and (folder / VECTORS).is_file():
         embedding.load(folder / VECTORS)

@@ -52,6 +52,13 @@ def test_in_a_graph_with_a_question_mark_only_nothing_is_open(tmp_path: Path) ->
     assert read_queries(file, graph).tolist() == [[0, 0, OPEN], [OPEN, 0, 0]]
 
 
+def test_of_a_file_with_gaps_the_short_line_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "queries.tsv"
+    file.write_text("anna\tknows\t\nanna\tknows\n")
+    with pytest.raises(InputError, match="line 2: 2 columns"):
+        read_queries(file, GRAPH)
+
+
 def test_further_columns_are_passed_over_where_there_is_a_header(tmp_path: Path) -> None:
     file = tmp_path / "judged.tsv"
     file.write_text('probability\thead\trelation\ttail\tq\n0.5\tanna\tknows\tben\t\n0.1\t"5"" disk"\tlikes\tben\t1\n')

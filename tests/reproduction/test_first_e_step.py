@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from plogicnet import PLogicNet
@@ -48,6 +49,15 @@ def test_other_triples_are_another_beginning(tmp_path: Path) -> None:
     fewer = KnowledgeGraph("fewer", graph.entities, graph.relations, graph.train[:-1], graph.valid, graph.test)
     for each in (graph, fewer):
         PLogicNet(config_of({})).fit(each, shared=tmp_path)
+    assert len(list(tmp_path.glob("*/embeddings.safetensors"))) == 2
+
+
+def test_triples_moved_from_train_to_valid_are_another_beginning(tmp_path: Path) -> None:
+    graph, config = small_graph(), config_of({"kge.validate_every": 5})
+    valid = np.concatenate([graph.train[-1:], graph.valid])
+    moved = KnowledgeGraph("moved", graph.entities, graph.relations, graph.train[:-1], valid, graph.test)
+    for each in (graph, moved):
+        PLogicNet(config).fit(each, shared=tmp_path)
     assert len(list(tmp_path.glob("*/embeddings.safetensors"))) == 2
 
 

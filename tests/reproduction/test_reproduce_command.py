@@ -14,6 +14,7 @@ import pytest
 from plogicnet import PLogicNet, cli
 from plogicnet.config import Config
 from plogicnet.graph import open_graph
+from plogicnet.reproduction.results import iterations_of
 from plogicnet.reproduction.tables import paper
 from plogicnet.reproduction.watching import watching
 from small import write_small_graph
@@ -65,21 +66,20 @@ def test_every_system_runs_on_umls(call: Call) -> None:
     code, out, err = call(*words)
     assert code == 0, err
     found = rows(out)
-    assert {row["state"] for row in found} == {"run, 1 seed", "not built yet"}
-    assert {row["row"] for row in found if row["state"] == "not built yet"} == {"BLP", "RUGE", "NNE-AER"}
+    assert {row["state"] for row in found} == {"run, 1 seed"}
     results = {f.stem: json.loads(f.read_text()) for f in Path("runs/paper-on-umls/results").glob("*.json")}
     models = {paper().runs[name].config().kge.model for name in results}
     assert models == {"TransE", "DistMult", "HolE", "ComplEx", "ConvE", "RotatE"}
     for name, result in results.items():
         iterations = [line["iteration"] for line in result["iterations"]]
-        rules_alone = "mln" in name
-        assert iterations == ([1] if rules_alone else [1, 2, 3] if "em.iterations" in result["settings"] else [1, 2])
+        config = paper().runs[name].config().with_values({"em.rules": True})
+        assert iterations == list(range(1, iterations_of(config) + 1))
         for line in result["iterations"]:
             assert line["hidden"] > 0
             assert all(0 < figures["mrr"] <= 1 for figures in line["metrics"].values())
     folder = Path("runs/paper-on-umls")
     shared = [f for f in folder.glob("*/seed-0/timings.json") if "e_step_shared" in json.loads(f.read_text())]
-    assert len(shared) == 7  # of trainings that begin alike, all but the first: five of TransE, two of ComplEx
+    assert len(shared) >= 7  # of trainings that begin alike, all but the first: of TransE, and of ComplEx
 
 
 def test_a_result_has_what_it_should(call: Call, small: Path) -> None:
@@ -125,6 +125,17 @@ def test_a_training_that_was_stopped_is_resumed(call: Call, small: Path) -> None
     assert (code, "a run with other settings is there" in err) == (2, True), err
 
 
+def test_results_of_other_settings_or_another_graph_are_not_taken_for_these(call: Call, small: Path) -> None:
+    words = ("reproduce", "2", "--only", "wn18rr-mln", "--run", "--graph", small)
+    assert call(*words, *QUICK, "--out", "here")[0] == 0
+    other = (*words, *QUICK, "--set", "rules.min_precision.composition=0.9")
+    code, _, err = call(*other, "--out", "there", "--results", "here/results")
+    assert (code, "of other settings; name another --results" in err) == (2, True), err
+    code, out, err = call(*other[:4], *other[5:], "--out", "nowhere", "--results", "here/results", "--json")
+    assert code == 0, err
+    assert {row["state"] for row in rows(out)} == {"not run yet"}
+
+
 def test_the_command_of_a_result_makes_it_again(call: Call, small: Path) -> None:
     call("reproduce", "--only", "wn18rr-mln", "--run", "--graph", small, *QUICK)
     file = Path("runs/paper-on-small/results/wn18rr-mln.json")
@@ -162,7 +173,7 @@ def test_the_list_tells_every_state(call: Call, tmp_path: Path) -> None:
     code, out, _ = call("reproduce", "--list", "--json", "--results", tmp_path / "none")
     assert code == 0
     states = {row["state"] for row in rows(out)}
-    assert states == {"not run yet", "not built yet"}
+    assert states == {"not run yet"}
     code, out, err = call("reproduce", "2", "--list", "--results", tmp_path / "none")
     assert code == 0
     assert "BLP" in out

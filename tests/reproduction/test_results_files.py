@@ -92,6 +92,29 @@ def test_a_result_goes_by_its_settings_not_by_its_name(tmp_path: Path) -> None:
     assert collected(file, paper())[0].name == "wn18rr-transe-alone"
 
 
+def test_a_result_of_another_graph_is_not_taken(tmp_path: Path) -> None:
+    file = add_entry(tmp_path, RUN, entry(0, [0.1]), paper())
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"dataset": "umls"}))
+    with pytest.raises(InputError, match="on umls"):
+        collected(file, paper())
+    with pytest.raises(InputError, match="another graph"):
+        add_entry(tmp_path, RUN, entry(1, [0.1]), paper())
+
+
+def test_a_shorter_training_does_not_replace_a_longer_one(tmp_path: Path) -> None:
+    file = add_entry(tmp_path, RUN, entry(0, [0.1, 0.2]), paper())
+    before = file.read_text()
+    add_entry(tmp_path, RUN, entry(0, [0.9]), paper())
+    assert file.read_text() == before
+
+
+def test_a_file_that_is_no_result_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "bad.json"
+    file.write_text('{"run": "wn18rr-mln", "by_seed": [{"seed": 0}]}')
+    with pytest.raises(InputError, match=r"bad\.json: no result"):
+        collected(file, paper())
+
+
 def test_a_system_counts_over_the_seeds_that_have_it() -> None:
     more = entry(1, [0.4])
     more["iterations"][0]["metrics"]["rules"] = {"mrr": 0.5}

@@ -54,8 +54,8 @@ def test_some_figures_as_the_paper_prints_them(key: str, figures: str) -> None:
     assert " ".join(row(key).printed.values()) == figures
 
 
-def test_rows_without_a_line_are_those_not_built_yet() -> None:
-    assert {r.name for r in ROWS if not r.lines} == {"BLP", "RUGE", "NNE-AER"}
+def test_every_row_of_the_paper_has_a_line_of_ours() -> None:
+    assert [r.key for r in ROWS if not r.lines] == []
 
 
 def test_every_run_is_of_a_known_data_set_and_is_used() -> None:
@@ -78,9 +78,8 @@ def test_every_line_asks_for_an_iteration_that_its_runs_have() -> None:
 
 
 def test_no_two_runs_are_the_same() -> None:
-    """Else a directory of settings could not tell which one it is of."""
-    configs = {str((run.dataset, run.config())) for run in paper().runs.values()}
-    assert len(configs) == len({str(run.config()) for run in paper().runs.values()}) == len(paper().runs)
+    """Else a result could not tell which one it is of."""
+    assert len({str((run.dataset, run.config())) for run in paper().runs.values()}) == len(paper().runs)
 
 
 def test_the_paper_presets_quote_the_paper() -> None:
@@ -88,7 +87,7 @@ def test_the_paper_presets_quote_the_paper() -> None:
     presets = {run.preset for run in paper().runs.values() if run.preset.startswith("paper/")}
     for name in presets - {"paper/fb15k-everything-transe"}:
         text = (resources.files("plogicnet") / "presets" / f"{name}.yaml").read_text(encoding="utf-8")
-        comment = text[: text.index("\nrules:")]
+        comment = "\n".join(line for line in text.splitlines() if line.startswith("#"))
         printed = {
             r.printed["mrr"].removeprefix("0")
             for r in ROWS
@@ -96,7 +95,8 @@ def test_the_paper_presets_quote_the_paper() -> None:
             if "mrr" in r.printed and any(paper().runs[run].preset == name for run in line.runs)
         }
         assert any(mrr in comment for mrr in printed), name
-        assert Config().with_preset(name).em.iterations == 2
+        config = Config().with_preset(name)
+        assert config.em.iterations == 2 or config.system != "plogicnet"
 
 
 def test_an_unknown_table_is_told() -> None:

@@ -54,6 +54,8 @@ def close(a: Any, b: Any) -> bool:
         {"head": "man0", "tail": "woman0", "top": 3},
         {"head": "man0", "relation": "husband", "include_known": True},
         {"head": LONG, "relation": SCRIPT},
+        {"head": "man0", "relation": "child", "tail": "woman0"},
+        {"relation": "sibling", "tail": "a2", "top": 50},
         {"head": "man0", "relation": "husband", "tail": "woman0"},
     ],
 )
@@ -61,7 +63,12 @@ def test_predict_gives_the_models_own_answers(
     client: httpx.Client, served_model: PLogicNet, query: dict[str, Any]
 ) -> None:
     expected = json.loads(json.dumps(prediction_rows(served_model.predict(**query))))
-    assert close(body(client, "predict", **query)["predictions"], expected)
+    got = body(client, "predict", **query)["predictions"]
+    graph = served_model.fitted.graph
+    held = {graph.names(t): split for split in ("valid", "test") for t in graph.split(split)}
+    for row in got:
+        assert row["held_out"] == held.get((row["head"], row["relation"], row["tail"]))
+    assert close(got, expected)
 
 
 @pytest.mark.parametrize("name", HOSTILE)
@@ -69,6 +76,7 @@ def test_explain_gives_the_models_own_answers(client: httpx.Client, served_model
     head, relation, tail = name, "husband", "woman0"
     got = body(client, "explain", head=head, relation=relation, tail=tail)
     assert got.pop("labels") == {}
+    assert (got.pop("aggregate"), got.pop("held_out")) == ("sum", None)
     assert close(got, json.loads(json.dumps(served_model.explain(head, relation, tail))))
 
 
@@ -174,6 +182,8 @@ def test_search_info_and_metrics(client: httpx.Client, served_model: PLogicNet) 
     assert [r["name"] for r in body(client, "search", q=LONG)["names"]] == [LONG]
     info = body(client, "info")
     assert info["entities"] == len(served_model.fitted.graph.entities)
+    assert info["split"] == "test"
+    assert info["rules"] - info["constraints"] == len(served_model.fitted.outcome.rule_model.rules)
     assert info["figures"]["plogicnet*"]["mrr"] == served_model.metrics["test"]["plogicnet*"]["mrr"]  # type: ignore[index]
     assert body(client, "metrics") == json.loads(json.dumps(served_model.metrics))
 
@@ -192,6 +202,35 @@ def test_labels_come_with_the_names_that_have_some() -> None:
     assert answers.search("zero")["names"][0]["label"] == "Mr. Zero"
     assert answers.entity("man0")["label"] == "Mr. Zero"
     assert answers.explain("man0", "husband", "woman0")["labels"]["man0"] == "Mr. Zero"
+
+
+def test_a_self_loop_is_one_fact_everywhere() -> None:
+    from plogicnet.graph import KnowledgeGraph
+    from small import family_rows, fitted
+
+    loops = [("man0", "knows", "man0"), ("man0", "knows", "man1"), ("man2", "knows", "man0")]
+    rows = [row for row in family_rows()[:60] if "man0" not in row]
+    answers = Answerer(fitted(None, KnowledgeGraph.from_names(rows + loops, family_rows()[90:100], name="loops")))
+    assert next(e["facts"] for e in answers.search("man0")["names"] if e["name"] == "man0") == 3
+    about = answers.entity("man0")
+    assert about["facts"] == 3
+    assert answers.known("man0", None, None, 50, 0)["total"] == 3
+    for role in about["roles"]:
+        assert answers.known("man0", role["relation"], role["side"], 50, 0)["total"] == role["known"]
+
+
+def test_examples_of_a_rule_that_is_no_chain_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    from plogicnet import Config, PLogicNet
+    from plogicnet.grounding import network
+    from small import SMALL, small_graph
+
+    pytest.importorskip("duckdb")
+    rules = "parent(X, Y) & parent(X, Z) & sibling(Y, Z) => sibling(Z, Y)"
+    settings = Config().with_values(SMALL | {"rules.mine": False, "em.embedding": False, "em.iterations": 1})
+    asked = Answerer(PLogicNet(settings).fit(small_graph(), rules=rules))
+    assert asked.rule(0)["examples"]
+    monkeypatch.setattr(network, "GROUNDING_BYTES", 1 << 30)  # so that a hundred are too many
+    assert asked.rule(0)["examples"] == []
 
 
 def test_mistakes_are_answered_in_words(client: httpx.Client) -> None:

@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from plogicnet import cli
-from plogicnet.web.gate import COOKIE, Gate, Receive, Send, host_name, is_local, respond
+from plogicnet.web.gate import Gate, Receive, Send, cookie_name, host_name, is_local, respond
 from web_servers import serving
 
 TOKEN = "a-token-of-my-own-choice"
@@ -151,11 +151,12 @@ def test_a_token_is_asked_for_outside_this_machine(guarded: str) -> None:
         answer = httpx.get(guarded + path)
         assert answer.status_code == 401
         assert answer.headers["www-authenticate"] == "Bearer"
+    cookie = cookie_name(urlsplit(guarded).port or 0)
     for wrong in ("", "wrong", TOKEN[:-1], TOKEN + "x", "é" * 20, "Bearer " + TOKEN):
         header = {b"authorization": f"Bearer {wrong}".strip().encode()}
         assert httpx.get(guarded + "/api/info", headers=header).status_code == 401
         assert httpx.get(guarded + "/", params={"token": wrong}).status_code == 401
-        assert httpx.get(guarded + "/api/info", headers={b"cookie": f"{COOKIE}={wrong}".encode()}).status_code == 401
+        assert httpx.get(guarded + "/api/info", headers={b"cookie": f"{cookie}={wrong}".encode()}).status_code == 401
     assert httpx.get(guarded + "/api/info", headers={"authorization": f"Basic {TOKEN}"}).status_code == 401
     # in an address it counts for the page alone, so that it does not get into the addresses that people copy
     assert httpx.get(guarded + "/api/info", params={"token": TOKEN}).status_code == 401
@@ -172,6 +173,33 @@ def test_a_token_opens_by_header_or_once_by_address_then_by_cookie(guarded: str)
         assert browser.get("/").headers.get("set-cookie") is None
 
 
+def test_other_servers_cookies_are_in_nobodys_way(guarded: str) -> None:
+    port = urlsplit(guarded).port or 0
+    own = f"{cookie_name(port)}={TOKEN}"
+    for header, status in (
+        (f"{{odd}}=[1]; @; a b=c; {own}; =", 200),
+        (f'prefs="{{"x":1}}"; {own}', 200),
+        (f"{cookie_name(port + 1)}=another-servers-token; {own}", 200),
+        (f"{cookie_name(port + 1)}={TOKEN}", 401),
+        (f"x{own}", 401),
+    ):
+        assert httpx.get(guarded + "/api/info", headers={"cookie": header}).status_code == status, header
+    assert httpx.get(guarded + "/api/info", headers={"authorization": f"bearer {TOKEN}"}).status_code == 200
+
+
+def test_an_address_of_many_fields_shows_no_token(guarded: str) -> None:
+    assert httpx.get(guarded + "/?" + "a=1&" * 50 + f"token={TOKEN}").status_code == 401
+
+
+def test_a_browser_without_the_token_reads_what_to_do(guarded: str) -> None:
+    answer = httpx.get(guarded + "/", headers={"accept": "text/html,application/xhtml+xml"})
+    assert (answer.status_code, answer.headers["content-type"]) == (401, "text/html; charset=utf-8")
+    assert "open the address that the server printed" in answer.text
+    evil = httpx.get(guarded + "/", headers={"accept": "text/html", "host": "<script>alert(1)</script>"})
+    assert evil.status_code == 421
+    assert "<script" not in evil.text
+
+
 def test_a_server_for_the_network_has_addresses_and_allowed_names(guarded: str) -> None:
     bearer = {"authorization": f"Bearer {TOKEN}"}
     for host, status in (("192.0.2.7:80", 200), ("graphs.example", 200), ("evil.example", 421), ("[2001:db8::1]", 200)):
@@ -182,10 +210,22 @@ def test_a_token_is_made_up_where_none_is_given_and_sigterm_ends_it(served_run: 
     with serving("--host", "0.0.0.0", run=served_run) as (child, url):
         here = f"http://127.0.0.1:{urlsplit(url).port}/api/info"
         token = urlsplit(url).query.removeprefix("token=")
+        assert urlsplit(url).hostname == socket.gethostname().lower()  # 0.0.0.0 is nothing that others can open
         assert len(token) >= 32
         assert httpx.get(here).status_code == 401
         assert httpx.get(here, headers={"authorization": f"Bearer {token}"}).status_code == 200
         ended(child, signal.SIGTERM)
+
+
+def test_a_token_is_made_up_where_a_proxy_passes_requests_on(served_run: Path) -> None:
+    with serving("--allow-host", "Graphs.example:8443", run=served_run) as (_, url):
+        token = urlsplit(url).query.removeprefix("token=")
+        assert len(token) >= 32
+        here = f"http://127.0.0.1:{urlsplit(url).port}/api/info"
+        for host in ("graphs.example", "graphs.example:8443", "localhost"):
+            assert httpx.get(here, headers={"host": host}).status_code == 401
+            bearer = {"authorization": f"Bearer {token}", "host": host}
+            assert httpx.get(here, headers=bearer).status_code == 200
 
 
 def test_ctrl_c_ends_it_cleanly(served_run: Path) -> None:
@@ -217,6 +257,7 @@ def test_the_command_says_what_is_wrong(
     assert "cannot listen there" in refused(served_run, "--host", "192.0.2.1")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         assert "cannot listen there" in refused(served_run, "--port", taken.getsockname()[1])
+    assert "--allow-host" in refused(served_run, "--allow-host", "http://graphs.example/")
     assert "--token" in refused(served_run, "--token", "short")
     assert str(tmp_path / "none") in refused(tmp_path / "none", "--port", 0)
 

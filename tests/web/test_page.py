@@ -1,14 +1,20 @@
 """The page in headless Chromium: used as people use it, and with names that would do harm if they were read as HTML."""
 
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode, urlsplit
 
+import httpx
 import pytest
 
-from web_servers import HOSTILE, LONG, RIGHT_TO_LEFT, SCRIPT, serving
+from plogicnet import Config, PLogicNet
+from plogicnet.graph import KnowledgeGraph
+from plogicnet.web.connections import Limits
+from small import SMALL, family_rows, fitted
+from web_servers import HOSTILE, LONG, RIGHT_TO_LEFT, SCRIPT, in_process, serving
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -126,8 +132,11 @@ def test_an_explanation_draws_premises_and_adds_up(page: "Page", address: str) -
     ends = page.locator("h1 a bdi").all_inner_texts()
     assert set(ends) <= {text.strip() for text in drawing.locator("a > text").all_text_contents()}
     # how many premises are named in the list are arrows in the drawing
-    figures = [float(t.replace("−", "-")) for t in page.locator(".odds .line > .number").all_inner_texts()]
-    assert sum(figures[:-1]) == pytest.approx(figures[-1], abs=0.01 * len(figures))
+    lists = page.locator(".odds").all()
+    assert len(lists) == 2  # what the rules add up to, and how the probability comes of both
+    for odds in lists:
+        figures = [float(t.replace("−", "-")) for t in odds.locator(".line > .number").all_inner_texts()]
+        assert sum(figures[:-1]) == pytest.approx(figures[-1], abs=0.01 * len(figures))
     page.locator(".odds .rule").first.hover()
     assert drawing.locator("[data-rules~='0'].dim").count() == 0
     drawing.locator("a").first.click()
@@ -144,7 +153,14 @@ def test_permalinks_open_what_they_name(page: "Page", address: str) -> None:
     assert page.get_by_role("heading", name="This rule").is_visible()
     assert page.locator(".rules details[open] .premises li").count() > 0
     open_view(page, address, "entity", name="nobody")
-    assert "unknown entity 'nobody'" in page.get_by_role("alert").inner_text()
+    assert "There is no entity nobody here" in page.get_by_role("alert").inner_text()
+    open_view(page, address, "fact", h="man0", r="husbandry", t="woman0")
+    assert "There is no relation husbandry here" in page.get_by_role("alert").inner_text()
+    page.get_by_role("alert").get_by_role("link", name="husband").click()
+    ready(page)
+    assert page.locator("h1 bdi").all_inner_texts() == ["man0", "husband", "woman0"]
+    open_view(page, address, "constructor")
+    assert "no such page" in page.get_by_role("alert").inner_text()
     open_view(page, address, "nowhere")
     assert page.get_by_role("alert").is_visible()
 
@@ -167,8 +183,13 @@ def test_questions_of_all_three_kinds(page: "Page", address: str) -> None:
     assert page.locator(".fact").count() > 3
     open_view(page, address, "ask", h="man0")
     assert page.get_by_text("Name two of the three").is_visible()
-    open_view(page, address, "ask", h="nobody", r="parent")
-    assert "nobody" in page.get_by_role("alert").inner_text()
+    open_view(page, address, "ask", h="man77", r="parent")
+    told = page.get_by_role("alert")
+    assert "There is no entity man77 here" in told.inner_text()
+    assert "/api" not in told.inner_text()
+    told.get_by_role("link").first.click()
+    ready(page)
+    assert page.locator(".fact").count() == 10
 
 
 def test_the_keyboard_is_enough(page: "Page", address: str) -> None:
@@ -214,6 +235,173 @@ def test_the_keyboard_is_enough(page: "Page", address: str) -> None:
     assert page.get_by_role("dialog").is_visible()
     page.keyboard.press("Escape")
     assert not page.get_by_role("dialog").is_visible()
+
+
+def test_enter_takes_nothing_that_answers_an_earlier_text(page: "Page", address: str) -> None:
+    open_view(page, address, "")
+    search = page.get_by_role("combobox", name="Search for an entity")
+    search.press_sequentially("man")
+    page.get_by_role("option").first.wait_for()
+    first = page.get_by_role("option").first.locator("bdi").inner_text()
+    assert first != "man4"
+    page.keyboard.insert_text("4")  # and no time for another list
+    page.keyboard.press("Enter")
+    page.wait_for_url("**#/entity?name=*")
+    ready(page)
+    assert page.locator("h1").inner_text() == "man4"
+
+
+def test_the_filter_keeps_what_is_typed(page: "Page", address: str) -> None:
+    open_view(page, address, "rules")
+    field = page.get_by_label("Filter")
+    field.click()
+    for part in ("husband", " ", "wi", "fe"):
+        page.keyboard.type(part)
+        page.wait_for_timeout(400)  # longer than the page waits before it asks
+    page.wait_for_url("**#/rules?q=husband+wife")
+    ready(page)
+    assert field.input_value() == "husband wife"
+    assert field.evaluate("node => node === document.activeElement")
+    texts = page.locator(".rules summary .code").all_inner_texts()
+    assert texts
+    assert all("wife" in text and "husband" in text for text in texts)
+    assert page.get_by_text(f"{len(texts)} rules with these words").is_visible()
+    page.keyboard.press("Escape")
+    page.keyboard.press("g")  # left before the field's words are asked for
+    ready(page)
+
+
+def test_constraints_are_told_as_such(page: "Page", address: str, served_model: PLogicNet) -> None:
+    table = served_model.rules
+    number = next(i for i, rule in enumerate(table.rules) if rule.negated and rule.head.relation == "wife")
+    facts = int(table.support[number])
+    open_view(page, address, "rules", n=str(number))
+    inside = page.locator(".rules details[open] .inside")
+    assert inside.inner_text().startswith(f"no self-loop in {facts} of {facts} wife facts")
+    assert inside.locator("li").count() == 0
+    learned, constraints = len(table) - int(table.constraints.sum()), int(table.constraints.sum())
+    open_view(page, address, "rules", q=str(table.rules[number]))
+    assert page.get_by_text("1 constraint with these words", exact=True).is_visible()
+    open_view(page, address, "rules", n=str(number))
+    assert page.get_by_text(f"{learned} rules and {constraints} constraints", exact=True).is_visible()
+    assert page.evaluate("[...document.querySelectorAll('[id]')].map(e => e.id).toSorted().join()") == page.evaluate(
+        "[...new Set([...document.querySelectorAll('[id]')].map(e => e.id))].toSorted().join()"
+    )
+
+
+def test_failures_are_told_and_can_be_tried_again(browser: "Browser", address: str) -> None:
+    context = browser.new_context()
+    context.set_default_timeout(WAIT)
+    page = context.new_page()
+    open_view(page, address, "rules")
+    fail = '{"error": "too busy"}'
+    page.route("**/api/rule?*", lambda route: route.fulfill(status=503, body=fail))
+    summary = page.locator(".rules summary").first
+    summary.click()
+    assert page.get_by_role("alert").inner_text() == "too busy"
+    page.unroute("**/api/rule?*")
+    summary.click()
+    summary.click()
+    page.locator(".premises li").first.wait_for()
+    assert page.get_by_role("alert").count() == 0
+    page.route("**/api/rules?*", lambda route: route.fulfill(status=503, body=fail))
+    page.get_by_label("Filter").fill("wife")
+    assert page.get_by_role("alert").inner_text() == "too busy"
+    page.unroute("**/api/rules?*")
+    # as if there were more facts than one answer holds
+    page.route("**/api/known?*", lambda route: route.fulfill(json=httpx.get(route.request.url).json() | {"total": 99}))
+    open_view(page, address, "entity", name="man0")
+    more = page.locator("section.card", has_text="Known (").get_by_role("button", name="Show more")
+    page.unroute("**/api/known?*")
+    page.route("**/api/known?*", lambda route: route.fulfill(status=503, body=fail))
+    more.click()
+    assert page.get_by_role("alert").inner_text() == "too busy"
+    page.unroute("**/api/known?*")
+    more.click()  # and now it comes to the end of the list
+    more.wait_for(state="detached")
+    assert page.get_by_role("alert").count() == 0
+    context.close()
+
+
+def test_escape_stays_on_this_site(page: "Page", address: str) -> None:
+    open_view(page, address, "entity", name="man0")  # after a blank page
+    page.locator("a.why").first.click()
+    page.wait_for_url("**#/fact?*")
+    ready(page)
+    page.go_back()
+    ready(page)
+    page.go_forward()
+    ready(page)
+    page.keyboard.press("Escape")
+    page.wait_for_url("**#/entity?name=man0")
+    ready(page)
+    open_view(page, address, "fact", h="man0", r="husband", t="woman0")
+    page.get_by_role("link", name="Ask", exact=True).click()
+    page.wait_for_url("**#/ask")
+    ready(page)
+    page.go_back()
+    page.wait_for_url("**#/fact?*")
+    ready(page)
+    page.keyboard.press("Escape")  # this page was the first here
+    page.wait_for_url("**#/entity?name=man0")
+    ready(page)
+
+
+def test_means_held_out_facts_similar_entities_and_unknown_ones_are_told(browser: "Browser") -> None:
+    rows = family_rows()
+    graph = KnowledgeGraph.from_names(rows[:86], [*rows[86:102], ("stranger", "sibling", "a0")], rows[102:])
+    model = fitted({"kge.steps": 60, "mln.aggregate": "mean"}, graph)
+    with in_process(model, Limits()) as port:
+        address = f"http://127.0.0.1:{port}"
+        context = browser.new_context()
+        context.set_default_timeout(WAIT)
+        page = context.new_page()
+        shares = 0
+        for h, r, t in (graph.names(triple) for triple in graph.test):
+            open_view(page, address, "fact", h=h, r=r, t=t)
+            assert page.get_by_text("Held out: test holds it").is_visible()
+            for line in page.locator(".odds .rule .line").all():
+                said = line.locator("summary .small").inner_text()
+                weight, own, every = map(float, re.findall(r"weight (-?[\d.]+), (\d+) of the (\d+) grounding", said)[0])
+                told = line.locator(".number").first.inner_text().replace("−", "-")
+                assert float(told) == pytest.approx(weight * own / every, abs=0.011)
+                shares += own < every
+            near = page.locator(".card", has_text="Similar entities").locator(".fact")
+            similarities = [float(text) for text in near.locator(".number").all_inner_texts()]
+            assert similarities == sorted(similarities, reverse=True)
+            assert all(text in (f"like {h}", f"like {t}") for text in near.locator("> .small").all_inner_texts())
+            if shares:
+                break
+        assert shares
+        open_view(page, address, "ask", h=h, r=r, top="50")
+        assert page.locator(".fact", has_text="held out").count() > 0
+        open_view(page, address, "entity", name="stranger")
+        assert page.get_by_role("heading", name="Nothing is known of it").is_visible()
+        page.locator("main").get_by_role("link", name="Ask").click()
+        page.wait_for_url("**#/ask?h=stranger")
+        context.close()
+
+
+def test_names_of_a_drawing_are_within_it(browser: "Browser") -> None:
+    ways = [f"a_long_name_{i}" for i in range(3)]
+    rules = "\n".join(
+        [*(f"=1: {way}(X, Y) => goal(X, Y)" for way in ways), "=1: step(X, Y) & step(Y, Z) => goal(X, Z)"]
+    )
+    steps = [(f, "step", t) for mid in ("c", "d") for f, t in (("a", mid), (mid, "b"))]
+    graph = KnowledgeGraph.from_names([*(("a", way, "b") for way in ways), *steps, ("c", "goal", "d")], steps[:1])
+    model = PLogicNet(Config().with_values(SMALL | {"rules.mine": False, "em.embedding": False}))
+    with in_process(model.fit(graph, rules=rules), Limits()) as port:
+        page = browser.new_page(viewport={"width": 375, "height": 740})
+        open_view(page, f"http://127.0.0.1:{port}", "fact", h="a", r="goal", t="b")
+        assert page.locator("svg.drawing path.edge").count() == 1 + len(ways) + len(steps)
+        within = page.locator("svg.drawing").bounding_box()
+        assert within
+        for box in page.locator("svg.drawing .plate").all():
+            at = box.bounding_box()
+            assert at
+            assert within["x"] <= at["x"]
+            assert at["x"] + at["width"] <= within["x"] + within["width"]
+        page.close()
 
 
 @pytest.mark.parametrize("name", HOSTILE, ids=range(len(HOSTILE)))

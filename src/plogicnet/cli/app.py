@@ -12,6 +12,7 @@ from plogicnet.cli.data import data, doctor
 from plogicnet.cli.explain import explain
 from plogicnet.cli.mine import mine
 from plogicnet.cli.predict import export, predict
+from plogicnet.cli.report import report
 from plogicnet.cli.reproduce import reproduce
 from plogicnet.cli.serve import serve
 from plogicnet.cli.settings import (
@@ -38,7 +39,7 @@ app = typer.Typer(
 app.add_typer(data, name="data")
 app.command()(doctor)
 app.command()(mine)
-for command in (train, resume, refit, predict, explain, export, serve, reproduce):
+for command in (train, resume, refit, predict, explain, export, serve, report, reproduce):
     app.command()(command)
 
 

@@ -67,7 +67,7 @@ def tell(settings: Config, out: Path | None, quiet: bool) -> dict[str, object]:
     )
     if out is not None:
         model.save(out)
-        screen.print(f"run saved in {out}; try: plogicnet predict {out} --complete --min-probability 0.9", markup=False)
+        screen.print(f"run saved in {out}; try: plogicnet predict {out} --complete --min-probability 0.5", markup=False)
     screen.print(f"done in {time.perf_counter() - started:.0f} s")
     return {
         "mined": mined,

@@ -35,11 +35,7 @@ def explain(
     threads: Threads = None,
     as_json: Json = False,
 ) -> None:
-    """Why a triple is held probable or not: rules with their premises, vectors, and how its probability comes of both.
-
-    Example:
-        >>> explain(Path("runs/family"), "anna_berg", "mother", "ben_berg")  # doctest: +SKIP
-    """
+    """Why a triple is held probable or not: rules with premises, vectors, and how its probability comes of both."""
     model = load_run(run, device, threads, facts=facts)
     if as_json or how is Format.json:
         print_json(model.explain(head, relation, tail, **({} if premises is None else {"premises": premises})))

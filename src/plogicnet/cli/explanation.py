@@ -112,7 +112,8 @@ def _calibration(reason: Mapping[str, Any], labels: Mapping[str, str]) -> Outlin
         return Outline(f"ruled out: {relation} does not hold between an entity and itself")
     if reason["calibration"] is None:
         return Outline(
-            "not calibrated, p_w as it is: `plogicnet refit` calibrates this run for entities without vector"
+            "not calibrated, p_w where a rule reaches it, else 0: `plogicnet refit` calibrates this run for entities"
+            " without vector"
         )
     line = f"together, as calibrated on validation triples: log-odds {reason['calibration']['log_odds']:+.2f}"
     return Outline(line, tuple(_parts(reason["calibration"]["parts"], reason["reached"])))

@@ -56,7 +56,7 @@ def reproduce(
     """The paper's tables, ours beside theirs. Shows what has been run; --run trains what has not."""
     from plogicnet.config import parse_assignments
     from plogicnet.reproduction import comparison
-    from plogicnet.reproduction.results import add_entry, collected, read_results
+    from plogicnet.reproduction.results import add_entry, collected, is_of, read_results
     from plogicnet.reproduction.tables import paper
 
     whole = paper().altered(graph, parse_assignments(assignments or []))
@@ -70,14 +70,16 @@ def reproduce(
         for entry in entries:
             print(f"{place}: {add_entry(results, run, entry, whole)}, seed {entry['seed']}", file=sys.stderr)
     if train:
-        named = [whole.runs[name] for name in only or [] if name in whole.runs]
-        wanted = named or comparison.needed(rows, whole.runs)
+        wanted = [whole.runs[name] for name in only or [] if name in whole.runs]
+        named = {name.lower() for name in only or [] if name not in whole.runs}
+        asked = [row for row in rows if not only or row.name.lower() in named]
+        wanted += [run for run in comparison.needed(asked, whole.runs) if run not in wanted]
         options = {key: value for key, value in (("device", device), ("threads", threads)) if value is not None}
         configs = [(run, run.config(seed).with_values(options)) for run in wanted for seed in parse_seeds(seeds)]
         _train(whole, configs, out, results, commit)
     elif graph is not None and not results.is_dir():
         raise InputError(f"nothing has been run on {graph} yet; --run trains, and says the cost first")
-    found = read_results(results)
+    found = {n: r for n, r in read_results(results).items() if n in whole.runs and is_of(r, whole.runs[n])}
     if write is not None:
         from plogicnet.reproduction.page import write_page
 
@@ -130,14 +132,16 @@ def _train(
     """Trains each run unless its result is there, and writes its JSON as soon as it is done."""
     from plogicnet.graph import open_graph
     from plogicnet.progress import for_stderr
-    from plogicnet.reproduction.results import add_entry, entry_of, is_whole, iterations_of, read_results
+    from plogicnet.reproduction.results import add_entry, entry_of, is_of, is_whole, iterations_of, read_results
     from plogicnet.reproduction.watching import watching
     from plogicnet.run import is_complete
 
-    there = {(name, entry["seed"]): entry for name, r in read_results(results).items() for entry in r["by_seed"]}
+    there = read_results(results)
     pending = []
     for run, config in wanted:
-        entry = there.get((run.name, config.seed))
+        result = there.get(run.name)
+        entries = result["by_seed"] if result and is_of(result, run) else []
+        entry = next((e for e in entries if e["seed"] == config.seed), None)
         if entry is None or not is_whole(entry, iterations_of(config)):
             folder = out / run.name / f"seed-{config.seed}"
             if (folder / "run.json").exists():

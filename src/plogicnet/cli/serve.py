@@ -9,6 +9,7 @@ import typer
 from plogicnet.cli.settings import Device, Run, Threads
 from plogicnet.errors import InputError
 
+HOST = re.compile(r"[\w.:\[\]-]+")
 TOKEN = re.compile(r"[A-Za-z0-9._~-]{16,200}")
 
 
@@ -23,7 +24,10 @@ def serve(
         typer.Option("--token", envvar="PLOGICNET_TOKEN", help="What requests must show; made up where it is needed."),
     ] = None,
     allow_host: Annotated[
-        list[str] | None, typer.Option("--allow-host", help="A further name of this server; any number of times.")
+        list[str] | None,
+        typer.Option(
+            "--allow-host", help="A further name of this server, as a proxy's; any number of times. Asks for a token."
+        ),
     ] = None,
     device: Device = None,
     threads: Threads = None,
@@ -37,6 +41,10 @@ def serve(
         raise InputError("serving needs FastAPI and uvicorn; install them with: pip install 'plogicnet[web]'") from None
     if token is not None and not TOKEN.fullmatch(token):
         raise InputError("--token: 16 to 200 letters, digits and any of . _ ~ -")
+
+    for name in allow_host or []:
+        if not HOST.fullmatch(name):
+            raise InputError(f"--allow-host {name}: a host's name alone, as graphs.example")
 
     from plogicnet.cli.train import load_run
 

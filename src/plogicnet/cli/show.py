@@ -152,13 +152,17 @@ def predictions_table(title: str, rows: Sequence[Mapping[str, Any]], labels: Map
             *(labels.get(row[part], row[part]) for part in ("head", "relation", "tail")),
             "no vector" if row["q"] is None else f"{row['q']:.3f}",
             f"{row['p_w']:.3f}",
-            "known" if row["known"] else "by rules" if row["in_hidden"] else "–" if row["q"] is None else "by vectors",
+            ("known" if row["known"] else "by rules" if row["in_hidden"] else "–" if row["q"] is None else "by vectors")
+            + (", held out" if row.get("held_out") else ""),
         ]
         for row in rows
     ]
     alone = sum(row["q"] is None for row in rows)
     result = table(title, ["probability", "head", "relation", "tail", "vectors (q)", "rules (p_w)", "reached"], cells)
-    result.caption = f"{alone:,} of {len(rows):,} judged by rules alone: no vector" if alone else None
+    held_out = sum(bool(row.get("held_out")) for row in rows)
+    notes = [f"{alone:,} of {len(rows):,} judged by rules alone: no vector"] if alone else []
+    notes += [f"{held_out:,} held out: facts of valid or test, which training did not see"] if held_out else []
+    result.caption = "; ".join(notes) or None
     result.caption_justify = "left"
     return result
 

@@ -259,14 +259,14 @@ def _read_text(file: Path, order: str, with_gaps: bool) -> pa.Table:
         table = _parse(file, delimiter, names, skip)
     except pa.ArrowInvalid:
         if delimiter != "\t":
-            _diagnose(file, delimiter, names, skip > 0)
+            _diagnose(file, delimiter, names, skip > 0, with_gaps)
     # in TSV a quote may be part of a name; in CSV a name over several lines may be a quote that was never closed
     if delimiter == "\t" and (table is None or _has(table, '"')):
         table = _parse_quoted(file, delimiter, names, skip > 0) or table
     elif delimiter != "\t" and table is not None and _has(table, "\n"):
         table = _parse_quoted(file, delimiter, names, skip > 0)
     if table is None or (not with_gaps and any(_has_empty(table[c]) for c in COLUMNS)):
-        _diagnose(file, delimiter, names, skip > 0)
+        _diagnose(file, delimiter, names, skip > 0, with_gaps)
     return table.select(COLUMNS)
 
 
@@ -374,7 +374,7 @@ def _short(file: Path, read: Callable[[], AnyStr]) -> Iterator[AnyStr]:
         yield line
 
 
-def _diagnose(file: Path, delimiter: str, names: Sequence[str], skip: bool) -> NoReturn:
+def _diagnose(file: Path, delimiter: str, names: Sequence[str], skip: bool, with_gaps: bool = False) -> NoReturn:
     """Reads again, slowly, to say which line is wrong and how."""
     reader = _raw_rows(file, delimiter)
     try:
@@ -393,7 +393,7 @@ def _diagnose(file: Path, delimiter: str, names: Sequence[str], skip: bool) -> N
                     f" {shown[:100]!r}{'…' if len(shown) > 100 else ''}"
                 )
             for name, cell in zip(names, row, strict=True):
-                if not cell and name in COLUMNS:
+                if not cell and name in COLUMNS and not with_gaps:
                     raise InputError(f"{place}: the {name} is an empty name")
     except plain_csv.Error as error:
         reason = "a quote is opened and never closed" if "unexpected end" in str(error) else str(error)

@@ -64,9 +64,9 @@ def train(
     training = Training(parameters, stepper, settings, fingerprint)
     if checkpoint:
         training.take_up(checkpoint)
-    with progress(f"training {settings.model}, steps", settings.steps) as advance, _whole_steps() as interrupt:
-        if training.place.step:
-            advance(training.place.step)
+    done = training.place.step
+    shown = f"training {settings.model}, steps" + (f" after the first {done:,}" if done else "")
+    with progress(shown, settings.steps - done) as advance, _whole_steps() as interrupt:
         try:
             training.run(validate, checkpoint, advance, interrupt)
         except KeyboardInterrupt:
@@ -81,11 +81,20 @@ def train(
 
 
 class Descent:
-    """Steps down loss(step) by Adam or Adagrad; the sampled recipe begins anew, at a tenth of the rate, half-way."""
+    """Steps down loss(step) by Adam or Adagrad; the sampled recipe begins anew, at a tenth of the rate, half-way.
 
-    def __init__(self, parameters: Tensors, loss: Callable[[int], torch.Tensor], settings: KGE) -> None:
+    After each step `bound` puts the parameters back within their bounds, where they have any.
+    """
+
+    def __init__(
+        self,
+        parameters: Tensors,
+        loss: Callable[[int], torch.Tensor],
+        settings: KGE,
+        bound: Callable[[], None] = lambda: None,
+    ) -> None:
         self.parameters, self.settings = list(parameters.values()), settings
-        self.of_step = loss
+        self.of_step, self.bound = loss, bound
         self.value = torch.zeros(())
         self.optimizer = self._new_optimizer(0)
 
@@ -103,6 +112,7 @@ class Descent:
         finally:
             for parameter in self.parameters:
                 parameter.requires_grad_(False).grad = None
+        self.bound()
 
     def loss(self) -> float:
         """The last step's loss."""

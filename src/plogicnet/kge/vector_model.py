@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -36,6 +37,23 @@ WORTH_THREADS = 1 << 24
 DROPOUT = 6
 """The stream of random numbers that dropout draws from."""
 Loss = Callable[[int], torch.Tensor]
+
+
+class Guide(Protocol):
+    """What a model is held to besides its examples: a further term of each step's loss, and bounds."""
+
+    @property
+    def digest(self) -> bytes:
+        """What it hangs on, so that a checkpoint of another guide does not serve."""
+        ...
+
+    def term(self, model: "VectorModel", seed: int) -> Loss:
+        """The term of each step of a training."""
+        ...
+
+    def bound(self, model: "VectorModel") -> None:
+        """Puts the parameters back within their bounds, in place: before the first step and after each."""
+        ...
 
 
 def pick_device(name: str) -> torch.device:
@@ -86,8 +104,10 @@ class VectorModel:
         torch.Size([1, 3])
     """
 
-    def __init__(self, entities: int, relations: int, settings: config.KGE, device: str = "cpu") -> None:
-        self.settings = settings
+    def __init__(
+        self, entities: int, relations: int, settings: config.KGE, device: str = "cpu", guide: Guide | None = None
+    ) -> None:
+        self.settings, self.guide = settings, guide
         self.device = pick_device(device)
         if settings.kernels == "fused" and self.device.type != "cuda":
             raise InputError("kge.kernels: fused steps need a GPU; use --device cuda, or kge.kernels=auto")
@@ -125,6 +145,8 @@ class VectorModel:
             raise InputError("there is no triple to learn from: the embedding needs at least one in train")
         if not warm:
             self._initialise(seed)
+        if self.guide:
+            self.guide.bound(self)
         self.rescale(1.0, 0.0)
         compared = len(self.entity) if self.settings.recipe == "one_vs_all" else self.settings.negatives
         with _threads_for(self.settings.batch * compared * self.settings.dim), _matmul(self.settings.matmul):
@@ -134,6 +156,9 @@ class VectorModel:
 
     def _stepper(self, examples: Examples, seed: int) -> Stepper:
         """The GPU's fused steps where they are wanted and can be had, else steps down the plain loss."""
+        if self.guide:
+            guide = self.guide
+            return Descent(self.parameters, self._loss(examples, seed), self.settings, lambda: guide.bound(self))
         if self.device.type == "cuda" and self.settings.kernels != "plain" and find_spec("triton"):
             from plogicnet.kge.kernels.step import Trainer, lack
 
@@ -148,9 +173,12 @@ class VectorModel:
         """The loss of each step by the recipe, explicit negatives included."""
         positive = (self._one_vs_all if self.settings.recipe == "one_vs_all" else self._sampled)(examples, seed)
         passes = explicit_negatives(examples, self.settings.batch, seed, self.device)
-        if passes is None:
-            return positive
-        return lambda step: positive(step) + self._rejected(passes.queries(step))
+        terms: list[Loss] = []
+        if passes is not None:
+            terms.append(lambda step: self._rejected(passes.queries(step)))
+        if self.guide:
+            terms.append(self.guide.term(self, seed))
+        return lambda step: sum((term(step) for term in terms), positive(step))
 
     def _sampled(self, examples: Examples, seed: int) -> Loss:
         """The paper's recipe: self-adversarial sampled negatives, and the L3 penalty on the whole tables."""
@@ -188,10 +216,13 @@ class VectorModel:
 
     def _rejected(self, b: Queries) -> torch.Tensor:
         """The explicit negatives' part of the loss."""
-        query = self._query(b)
         if self.settings.recipe == "one_vs_all":
-            return one_vs_all_rejected_loss(self.geometry.cross(query, self.entity), b.answer)
-        return rejected_loss(self.geometry.pair(query, embedding(b.answer, self.entity)))
+            return one_vs_all_rejected_loss(self.geometry.cross(self._query(b), self.entity), b.answer)
+        return rejected_loss(self.answers(b))
+
+    def answers(self, b: Queries) -> torch.Tensor:
+        """The scores of the queries' answers, as they are trained: in their own way of asking, without a scale."""
+        return self.geometry.pair(self._query(b), embedding(b.answer, self.entity))
 
     def _query(self, b: Queries, dropout: tuple[int, int] | None = None) -> torch.Tensor:
         # `embedding` gathers rows as indexing does, but adds up gradients in the same order on any number of threads
@@ -298,4 +329,5 @@ class VectorModel:
         start = [p.cpu().numpy() for p in self.parameters.values()] if warm else []
         for array in (examples.positives, examples.weights, examples.negatives, *start):
             digest.update(np.ascontiguousarray(array).tobytes())
+        digest.update(self.guide.digest if self.guide else b"")
         return digest.hexdigest()

@@ -16,7 +16,6 @@ from plogicnet.mln.conditional import (
     base_log_odds,
     features,
     grounding_counts,
-    log_odds,
     probability,
 )
 from plogicnet.mln.learning import Pseudolikelihood, learn_weights, standard_errors
@@ -161,7 +160,11 @@ class RuleModel:
     @property
     def log_odds(self) -> FloatArray:
         """The log-odds of every triple of O ∪ H."""
-        return log_odds(self.matrix, self.rules.weight, self.base[self.groundings.triples.triples[:, RELATION]])
+        return self.log_odds_of(self.matrix @ self.rules.weight, self.groundings.triples.triples[:, RELATION])
+
+    def log_odds_of(self, sums: FloatArray, relations: IntArray) -> FloatArray:
+        """The log-odds of triples of these relations, by the sums of value · weight over their rules."""
+        return np.asarray(self.base[relations] + sums)
 
     @property
     def hidden_p_w(self) -> FloatArray:

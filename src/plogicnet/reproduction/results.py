@@ -1,6 +1,7 @@
 """Results as data: one JSON file per run, made of run directories, with the mean and the spread over seeds."""
 
 import json
+import logging
 import shlex
 import statistics
 from collections.abc import Callable, Mapping, Sequence
@@ -12,6 +13,7 @@ from plogicnet.errors import InputError
 from plogicnet.files import locked, write_text
 from plogicnet.reproduction.tables import Paper, Run
 
+log = logging.getLogger(__name__)
 Json = dict[str, Any]
 DECIMALS = 6
 
@@ -54,14 +56,18 @@ def find_run(folder: Path, paper: Paper) -> Run:
     Example:
         >>> find_run(Path("runs/wn18rr"), paper())  # doctest: +SKIP
     """
-    return _run_of(Config().with_file(folder / "config.yaml"), folder, paper)
+    config = Config().with_file(folder / "config.yaml")
+    lines = [json.loads(line) for line in _text(folder / "history.jsonl").splitlines()]
+    graph = next((line["made"].get("graph") for line in lines if "made" in line), None)
+    return _run_of(config, graph, folder, paper)
 
 
-def _run_of(config: Config, place: Path, paper: Paper) -> Run:
+def _run_of(config: Config, graph: str | None, place: Path, paper: Paper) -> Run:
     for run in paper.runs.values():
-        if _bare(run.config()) == _bare(config):
+        if graph in (None, run.dataset, Path(run.dataset).name) and _bare(run.config()) == _bare(config):
             return run
-    raise InputError(f"{place}: no row of the paper's tables has these settings; `plogicnet reproduce --list`")
+    where = "" if graph is None else f" on {graph}"
+    raise InputError(f"{place}: no row of the paper's tables has these settings{where}; `plogicnet reproduce --list`")
 
 
 def collected(place: Path, paper: Paper) -> tuple[Run, list[Json]]:
@@ -72,9 +78,22 @@ def collected(place: Path, paper: Paper) -> tuple[Run, list[Json]]:
     """
     if place.suffix != ".json":
         return find_run(place, paper), [entry_of(place)]
-    content = _read_result(place)
-    config = Config().with_preset(content["preset"]).with_values(content["settings"])  # its name may be another's
-    return _run_of(config, place, paper), content["by_seed"]
+    content = _read_result(place)  # its name may be another's
+    return _run_of(_config_of(content), content["dataset"], place, paper), content["by_seed"]
+
+
+def _config_of(content: Mapping[str, Any]) -> Config:
+    return Config().with_preset(content["preset"]).with_values(content["settings"])
+
+
+def is_of(content: Mapping[str, Any], run: Run) -> bool:
+    """Whether a result is of this run: of its graph and its settings, not only of its name.
+
+    Example:
+        >>> is_of({"dataset": "umls"}, Run("a", "wn18", "paper/wn18-transe", {}))
+        False
+    """
+    return bool(content["dataset"] == run.dataset) and _bare(_config_of(content)) == _bare(run.config())
 
 
 def _bare(config: Config) -> Config:
@@ -90,7 +109,11 @@ def is_whole(entry: Mapping[str, Any], iterations: int) -> bool:
         >>> is_whole({"iterations": [{"iteration": 1, "metrics": {}}]}, 2)
         False
     """
-    return sum("metrics" in line for line in entry["iterations"]) >= iterations
+    return _measured(entry) >= iterations
+
+
+def _measured(entry: Mapping[str, Any] | None) -> int:
+    return sum("metrics" in line for line in entry["iterations"]) if entry else 0
 
 
 def iterations_of(config: Config) -> int:
@@ -216,15 +239,17 @@ def read_results(directory: Path) -> dict[str, Json]:
 def _read_result(file: Path) -> Json:
     try:
         content: Json = json.loads(_text(file))
-        if not (content["run"] and content["by_seed"]):
+        if not all(content[key] for key in ("run", "by_seed", "dataset", "preset")):
             raise KeyError
+        for entry in content["by_seed"]:
+            _ = content["settings"], entry["seed"], [line["iteration"] for line in entry["iterations"]]
     except (ValueError, KeyError, TypeError):
         raise InputError(f"{file}: no result of `plogicnet reproduce`") from None
     return content
 
 
 def add_entry(directory: Path, run: Run, entry: Mapping[str, Any], paper: Paper) -> Path:
-    """Adds a seed's entry to a run's result file, in place of an older one; safe beside other processes.
+    """Adds a seed's entry to a run's result file, in place of one that is no longer; safe beside other processes.
 
     Example:
         >>> add_entry(Path("docs/results/paper"), run, entry, paper())  # doctest: +SKIP
@@ -232,9 +257,15 @@ def add_entry(directory: Path, run: Run, entry: Mapping[str, Any], paper: Paper)
     directory.mkdir(parents=True, exist_ok=True)
     file = directory / f"{run.name}.json"
     with locked(directory, wait=True):
-        old = _read_result(file)["by_seed"] if file.is_file() else []
-        others = [other for other in old if other["seed"] != entry["seed"]]
-        write_text(file, dumps(result_of(run, [*others, entry], paper)) + "\n")
+        old = _read_result(file) if file.is_file() else None
+        if old is not None and not is_of(old, run):
+            raise InputError(f"{file}: holds results of another graph or of other settings; name another --results")
+        entries = {other["seed"]: other for other in (old["by_seed"] if old else [])}
+        if _measured(entries.get(entry["seed"])) > _measured(entry):
+            log.warning("%s: seed %s is kept, which has figures of more EM iterations", file, entry["seed"])
+            return file
+        entries[entry["seed"]] = entry
+        write_text(file, dumps(result_of(run, list(entries.values()), paper)) + "\n")
     return file
 
 

@@ -56,7 +56,8 @@ def watching(config: Config, commit: str | None, progress: Progress = silent) ->
             alone = {UNFILTERED: System(embedding=False)}
             ranks |= rank(graph, "test", None, scores, alone, memory, progress, filtered=["test"])
         figures = {name: _figures(r, ties=now.embedding is None) for name, r in ranks.items()}
-        return {"test": figures, "made": {"commit": commit or commit_here(), "device": device_name(config.device)}}
+        made = {"commit": commit or commit_here(), "device": device_name(config.device), "graph": graph.name}
+        return {"test": figures, "made": made}
 
     return watch
 

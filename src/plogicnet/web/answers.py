@@ -1,7 +1,7 @@
 """What a page or a program asks of a model, answered as the commands' JSON; each answer is bounded in size and time."""
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 from typing import Any
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from plogicnet.errors import InputError
-from plogicnet.graph import HEAD, RELATION, TAIL, IntArray, Side, Vocabulary
+from plogicnet.graph import HEAD, RELATION, TAIL, IntArray, Side, TripleSet, Vocabulary
 from plogicnet.grounding import Network, World, chain_of, ground
 from plogicnet.model import PLogicNet, Prediction, prediction_rows
 from plogicnet.rules import Rule
@@ -33,6 +33,8 @@ from plogicnet.web.shapes import (
 OF_EACH_ROLE = 10
 EXAMPLES = 6
 WALKS_FOR_EXAMPLES = 4096
+MEMORY_FOR_EXAMPLES = 256
+"""In MB: of a rule that is no chain, all groundings are made for a few examples, unless they are more than this."""
 SHOWN = 120
 
 
@@ -64,10 +66,11 @@ class Answerer:
     def info(self) -> Info:
         """What is served: counts, and figures on held-out triples."""
         graph, metrics = self.model.fitted.graph, self.model.metrics
-        split: Any = metrics.get("test") or metrics.get("valid") or {}
+        split = next((s for s in ("test", "valid") if s in metrics), None)
+        systems: Any = metrics[split] if split else {}
         figures = {
             system: {k: v for k, v in values.items() if isinstance(v, float)}
-            for system, values in split.items()
+            for system, values in systems.items()
             if isinstance(values, dict) and "mrr" in values
         }
         config = self.model.config
@@ -80,7 +83,9 @@ class Answerer:
             "valid": len(graph.valid),
             "test": len(graph.test),
             "rules": len(self._rules),
+            "constraints": _constraints(row for _, row in self._rules),
             "model": config.kge.model if config.em.embedding else None,
+            "split": split,
             "figures": figures,
         }
 
@@ -120,7 +125,8 @@ class Answerer:
         if relation is not None:
             facts = facts[facts[:, RELATION] == self._number("relation", relation)]
         if side is not None:
-            facts = facts[facts[:, HEAD if side == "tail" else TAIL] == number]
+            # a self-loop stands under its head alone, as everywhere
+            facts = facts[(facts[:, HEAD] == number) == (side == "tail")]
         shown = [graph.names(fact) for fact in facts[offset : offset + top]]
         return self._predictions(p for names in shown for p in self.model.predict(*names)) | {"total": len(facts)}
 
@@ -162,31 +168,33 @@ class Answerer:
         why["rules"] = [rule | {"premises": rule["premises"][:premises]} for rule in why["rules"]]
         shown = [fact for rule in why["rules"] for grounding in rule["premises"] for fact in grounding]
         shown += [why["triple"], *(entry["fact"] for entry in why["neighbours"])]
-        return why | {"labels": self._labels(name for fact in shown for name in fact)}
+        said = {"held_out": self._held_out([(head, relation, tail)])[0], "aggregate": self.model.config.mln.aggregate}
+        return why | said | {"labels": self._labels(name for fact in shown for name in fact)}
 
     def rules(self, query: str = "", top: int = 100, offset: int = 0) -> Rules:
         """The learned rules, strongest first, whose text holds all words of a query."""
         words = query.casefold().split()
         rows = [row for text, row in self._rules if all(word in text for word in words)] if words else None
         chosen = [row for _, row in self._rules] if rows is None else rows
-        return {"rules": chosen[offset : offset + top], "total": len(chosen)}
+        return {"rules": chosen[offset : offset + top], "total": len(chosen), "constraints": _constraints(chosen)}
 
     def rule(self, number: int) -> RuleExamples:
         """A rule with some of its groundings, of which the graph knows some conclusions and others not."""
         if number >= len(self._rules):
             raise UnknownName(f"rule {number}: there are {len(self._rules)} rules, counted from 0")
-        graph = self.model.fitted.graph
+        graph, rule = self.model.fitted.graph, self.model.rules.rules[number]
         examples: list[Example] = [
             {
                 "hypothesis": graph.names(hypothesis),
                 "premises": [graph.names(premise) for premise in premises],
                 "known": bool(graph.observed.contains(hypothesis[None, :])[0]),
+                "held_out": self._held_out([graph.names(hypothesis)])[0],
             }
-            for hypothesis, premises in self._groundings(self.model.rules.rules[number])
+            for hypothesis, premises in self._groundings(rule)
         ]
         shown = [fact for e in examples for fact in (e["hypothesis"], *e["premises"])]
-        labels = self._labels(name for fact in shown for name in fact)
-        return {**self._rules[number][1], "examples": examples, "labels": labels}
+        labels = self._labels([rule.head.relation, *(name for fact in shown for name in fact)])
+        return {**self._rules[number][1], "relation": rule.head.relation, "examples": examples, "labels": labels}
 
     def metrics(self) -> dict[str, Any]:
         """All figures of the run on its held-out triples, as metrics.json holds them."""
@@ -198,7 +206,11 @@ class Answerer:
             return
         graph = self.model.fitted.graph
         if rule.chain is None:
-            grounded = Network(graph, (rule,), self.model.config.rules.counting).groundings
+            settings = replace(self.model.config.grounding, memory_mb=MEMORY_FOR_EXAMPLES)
+            try:
+                grounded = Network(graph, (rule,), self.model.config.rules.counting, settings=settings).groundings
+            except InputError:  # there are too many of them
+                return
             for row in _spread(len(grounded.rule)):
                 premises = grounded.premises[row]
                 triples = grounded.triples.triples
@@ -214,6 +226,16 @@ class Answerer:
     def _predictions(self, found: Iterable[Prediction]) -> Predictions:
         rows: Any = prediction_rows(list(found))
         return {"predictions": rows, "labels": self._labels(r[k] for r in rows for k in ("head", "relation", "tail"))}
+
+    def _held_out(self, facts: Sequence[tuple[str, str, str]]) -> list[str | None]:
+        """The split that holds a fact back from training, if one does."""
+        graph = self.model.fitted.graph
+        numbers = np.array([graph.numbers(*fact) for fact in facts], dtype=np.int64).reshape(-1, 3)
+        found: list[str | None] = [None] * len(facts)
+        for split, triples in self._held.items():
+            for at in np.flatnonzero(triples.contains(numbers)).tolist():
+                found[at] = split
+        return found
 
     def _labels(self, names: Iterable[str]) -> Labels:
         labels = self.model.fitted.graph.labels
@@ -242,10 +264,17 @@ class Answerer:
         return World(self.model.fitted.graph.observed)
 
     @cached_property
-    def _counts(self) -> dict[Kind, IntArray]:
-        """In how many known facts each entity and each relation stands."""
+    def _held(self) -> dict[str, TripleSet]:
         graph = self.model.fitted.graph
-        entities = np.bincount(graph.train[:, [HEAD, TAIL]].ravel(), minlength=len(graph.entities))
+        return {split: TripleSet.of(graph.split(split), len(graph.entities)) for split in ("valid", "test")}
+
+    @cached_property
+    def _counts(self) -> dict[Kind, IntArray]:
+        """In how many known facts each entity and each relation stands; a self-loop is one."""
+        graph = self.model.fitted.graph
+        loops = graph.train[:, HEAD] == graph.train[:, TAIL]
+        ends = np.concatenate([graph.train[:, HEAD], graph.train[~loops, TAIL]])
+        entities = np.bincount(ends, minlength=len(graph.entities))
         return {
             "entity": entities,
             "relation": np.bincount(graph.train[:, RELATION], minlength=len(graph.relations)),
@@ -260,6 +289,10 @@ class Answerer:
     @cached_property
     def _roles(self) -> Roles:
         return Roles(self.model.fitted.graph, self.model.rules)
+
+
+def _constraints(rules: Iterable[RuleRow]) -> int:
+    return sum(rule["weight"] is None for rule in rules)
 
 
 def _sides(side: Side | None) -> tuple[Side, ...]:

@@ -1,6 +1,7 @@
 """The gate before every answer: who may ask, from which page, by which method; and the headers of every answer."""
 
 import hmac
+import html
 import ipaddress
 import json
 import os
@@ -8,7 +9,6 @@ import sys
 import traceback
 from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass, field
-from http.cookies import CookieError, SimpleCookie
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -17,7 +17,6 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Any, Receive, Send], Awaitable[None]]
 
-COOKIE = "plogicnet_token"
 LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self';"
@@ -32,6 +31,10 @@ HEADERS = {
     "x-frame-options": "DENY",
     "cache-control": "no-store",
 }
+PAGE = (
+    '<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+    '<meta name="color-scheme" content="light dark"><title>plogicnet</title><h1>plogicnet</h1><p>{}.</p></html>'
+)
 BAD_REQUEST, UNAUTHORIZED, FORBIDDEN, NO_SUCH_METHOD, TOO_LARGE, MISDIRECTED, FAILED = 400, 401, 403, 405, 413, 421, 500
 
 
@@ -125,7 +128,8 @@ class Gate:
             # HEAD is GET whose body the server leaves out
             await self.application({**scope, "method": "GET"}, receive, send_guarded)
         except Refused as why:
-            await respond(send_guarded, why.status, str(why), {"connection": "close"} | why.headers)
+            shown = any(k == b"accept" and b"text/html" in v for k, v in scope["headers"])
+            await respond(send_guarded, why.status, str(why), {"connection": "close"} | why.headers, shown)
         except Exception as error:
             print(f"plogicnet: {scope['path'][:200]!r} failed: {type(error).__name__}: {error}", file=sys.stderr)
             if os.environ.get("PLOGICNET_DEBUG"):
@@ -153,22 +157,18 @@ class Gate:
     def _admitted(self, scope: Any, headers: dict[str, str]) -> dict[str, str]:
         if self.token is None:
             return {}
-        bearer = headers.get("authorization", "")
-        try:
-            cookie = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
-        except CookieError:
-            cookie = None
-        shown = [bearer.removeprefix("Bearer ").strip() if bearer.startswith("Bearer ") else ""]
-        shown.append(cookie.value if cookie is not None else "")
+        scheme, _, bearer = headers.get("authorization", "").partition(" ")
+        name = cookie_name(scope["server"][1])
+        shown = [bearer.strip()] if scheme.lower() == "bearer" else []
+        shown += [value for key, value in _cookies(headers.get("cookie", "")) if key == name]
         if any(self._is_token(given) for given in shown):
             return {}
-        if scope["path"] == "/":
-            asked = parse_qs(scope["query_string"].decode("latin-1"), max_num_fields=10).get("token", [""])
-            if self._is_token(asked[0]):
-                return {"set-cookie": f"{COOKIE}={self.token}; HttpOnly; SameSite=Strict; Path=/"}
+        if scope["path"] == "/" and self._is_token(_asked_token(scope["query_string"].decode("latin-1"))):
+            return {"set-cookie": f"{name}={self.token}; HttpOnly; SameSite=Strict; Path=/"}
         raise Refused(
             UNAUTHORIZED,
-            "a token is needed: open /?token=TOKEN once, or send the header Authorization: Bearer TOKEN",
+            "a token is needed: open the address that the server printed at its start, which ends in ?token=TOKEN;"
+            " programs send the header Authorization: Bearer TOKEN",
             {"www-authenticate": "Bearer"},
         )
 
@@ -176,14 +176,52 @@ class Gate:
         return hmac.compare_digest(given.encode(), (self.token or "").encode())
 
 
-async def respond(send: Send, status: int, why: str, headers: dict[str, str] | None = None) -> None:
-    """Answers with an error in words.
+def cookie_name(port: int) -> str:
+    """The name of the cookie that holds the token: browsers give a machine's cookies to the servers of all its ports.
+
+    Example:
+        >>> cookie_name(8000)
+        'plogicnet_token_8000'
+    """
+    return f"plogicnet_token_{port}"
+
+
+def _cookies(header: str) -> list[tuple[str, str]]:
+    """The cookies of a header, whatever other servers of this machine have set among them.
+
+    Example:
+        >>> _cookies("a=1; {odd}=[2]; b=3")
+        [('a', '1'), ('{odd}', '[2]'), ('b', '3')]
+    """
+    parts = (part.partition("=") for part in header.split(";"))
+    return [(key.strip(), value.strip()) for key, _, value in parts]
+
+
+def _asked_token(query: str) -> str:
+    """The token in an address, if there is one.
+
+    Example:
+        >>> _asked_token("token=abc"), _asked_token("a&" * 1000)
+        ('abc', '')
+    """
+    try:
+        return parse_qs(query, max_num_fields=10).get("token", [""])[0]
+    except ValueError:  # too many fields
+        return ""
+
+
+async def respond(
+    send: Send, status: int, why: str, headers: dict[str, str] | None = None, shown: bool = False
+) -> None:
+    """Answers with an error in words: as JSON, or where a browser shows it, as a page.
 
     Example:
         >>> await respond(send, 404, "nothing is here")  # doctest: +SKIP
     """
-    body = json.dumps({"error": why}, ensure_ascii=False).encode()
-    fields = {"content-type": "application/json", "content-length": str(len(body))} | (headers or {})
+    kind, body = "application/json", json.dumps({"error": why}, ensure_ascii=False)
+    if shown:
+        kind, body = "text/html; charset=utf-8", PAGE.format(html.escape(why[:1].upper() + why[1:]))
+    fields = {"content-type": kind, "content-length": str(len(body.encode()))} | (headers or {})
     encoded = [(name.encode(), value.encode()) for name, value in fields.items()]
     await send({"type": "http.response.start", "status": status, "headers": encoded})
-    await send({"type": "http.response.body", "body": body})
+    await send({"type": "http.response.body", "body": body.encode()})

@@ -26,11 +26,13 @@ from plogicnet.version import VERSION
 from plogicnet.web import shapes
 from plogicnet.web.answers import Answerer, UnknownName
 from plogicnet.web.connections import BoundedConnection, Limits
-from plogicnet.web.gate import FAILED, Application, Gate, is_local
+from plogicnet.web.gate import FAILED, Application, Gate, host_name, is_local
 
 NAME_LENGTH = 8192
 CACHE_BYTES = 32 << 20
 BACKLOG = 128
+EVERYWHERE = ("", "0.0.0.0", "::")
+"""Addresses to listen on that nobody can open."""
 TYPES = {"html": "text/html", "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
 
 Name = Annotated[str, Query(max_length=NAME_LENGTH)]
@@ -306,20 +308,22 @@ def serve(
 ) -> None:
     """Serves a model until Ctrl-C or SIGTERM; a token is made up where others can reach the server and none is given.
 
+    Others can where it is bound to the outside, and where it has further names: something passes requests on to it.
     The port is taken before the model is loaded, so that one that is not free is told at once.
 
     Example:
         >>> serve(lambda: PLogicNet.load("runs/family"), "127.0.0.1", 8000, None, [], print)  # doctest: +SKIP
     """
     limits = limits or Limits()
-    if token is None and not is_local(host):
+    if token is None and (allowed or not is_local(host)):
         token = secrets.token_urlsafe(24)
     names = allowed if is_local(host) else [*allowed, socket.gethostname()]
     with bound(host, port) as listening:
         answerer = Answerer(load())
         answerer.warm()
-        gate = Gate(make_app(answerer, limits), host, token, frozenset(name.lower() for name in names))
-        shown = f"[{host}]" if ":" in host else host
+        gate = Gate(make_app(answerer, limits), host, token, frozenset(map(host_name, names)))
+        reached = socket.gethostname() if host in EVERYWHERE else host
+        shown = f"[{reached}]" if ":" in reached else reached
         address = f"http://{shown}:{listening.getsockname()[1]}/"
         announce(address if token is None else f"{address}?token={token}")
         before = signal.signal(signal.SIGTERM, signal.default_int_handler)

@@ -26,12 +26,16 @@ class Contribution(TypedDict):
     rule: str
     weight: float
     groundings: int
+    broken: int
     contribution: float
     premises: list[list[tuple[str, str, str]]]
 
 
 class Explanation(TypedDict):
-    """Why a triple is held probable or not, as `explain` gives it."""
+    """Why a triple is held probable or not, as `explain` gives it.
+
+    With `aggregate` "mean" a rule's contribution is its weight times its share of all groundings.
+    """
 
     triple: tuple[str, str, str]
     probability: float
@@ -41,6 +45,8 @@ class Explanation(TypedDict):
     base: float
     rules: list[Contribution]
     neighbours: list[dict[str, Any]]
+    held_out: str | None
+    aggregate: Literal["sum", "mean"]
     labels: Labels
 
 
@@ -57,10 +63,11 @@ class RuleRow(TypedDict):
 
 
 class Rules(TypedDict):
-    """Some of the rules, strongest first."""
+    """Some of the rules, strongest first; how many there are of such, and how many of them are constraints."""
 
     rules: list[RuleRow]
     total: int
+    constraints: int
 
 
 class Example(TypedDict):
@@ -69,11 +76,13 @@ class Example(TypedDict):
     hypothesis: tuple[str, str, str]
     premises: list[tuple[str, str, str]]
     known: bool
+    held_out: str | None
 
 
 class RuleExamples(RuleRow):
-    """A rule and some of its groundings."""
+    """A rule, the relation that it concludes, and some of its groundings."""
 
+    relation: str
     examples: list[Example]
     labels: Labels
 
@@ -111,7 +120,7 @@ class Entity(TypedDict):
 
 
 class Info(TypedDict):
-    """What is served."""
+    """What is served: `rules` counts constraints too; the figures are of the split that is named."""
 
     name: str
     version: str
@@ -121,5 +130,7 @@ class Info(TypedDict):
     valid: int
     test: int
     rules: int
+    constraints: int
     model: str | None
+    split: str | None
     figures: dict[str, dict[str, float]]

@@ -34,9 +34,12 @@ export function brief(text) {
   return parts.length ? `…${kept}` : kept;
 }
 
+// A name's label, or nothing: labels are looked up as own keys, since a graph may name an entity `constructor`.
+export const labelOf = (text, labels) => (Object.hasOwn(labels, text) ? labels[text] : null);
+
 // A name as it is shown among others: by its label, or its end; the whole name is in the tooltip.
 export function shown(text, labels) {
-  const short = labels[text] ?? brief(text);
+  const short = labelOf(text, labels) ?? brief(text);
   return element("bdi", { title: short === text ? null : text }, short);
 }
 
@@ -64,6 +67,6 @@ export async function get(path, values = {}, signal = undefined) {
   const query = new URLSearchParams(Object.entries(values).filter(([, v]) => v !== null && v !== undefined));
   const answer = await fetch(`/api/${path}?${query}`, { signal, headers: { accept: "application/json" } });
   const body = await answer.json().catch(() => ({ error: `the server answered ${answer.status}` }));
-  if (!answer.ok) throw new Error(body.error);
+  if (!answer.ok) throw Object.assign(new Error(body.error), { status: answer.status });
   return body;
 }

@@ -1,6 +1,6 @@
 // The small graph of an explanation: the asked triple dashed, the premises behind it as arrows.
 
-import { address, brief, shape, shortened } from "./dom.js";
+import { address, brief, labelOf, shape, shortened } from "./dom.js";
 
 const RULES = 5, EACH = 2, GAP = 6;
 
@@ -53,7 +53,7 @@ function places(head, tail, facts, between) {
 
 export function drawing(why, labels, width) {
   const wide = width >= 620;
-  const shown = (text) => labels[text] ?? brief(text);
+  const shown = (text) => labelOf(text, labels) ?? brief(text);
   const [head, relation, tail] = why.triple;
   const { facts, between } = gather(why, wide ? 7 : 2);
   const { found, widest } = places(head, tail, facts, between);
@@ -98,8 +98,8 @@ export function drawing(why, labels, width) {
       shape("polygon", { class: `tip ${kind}`, points: `${end.x},${end.y} ${corner(0.42)} ${corner(-0.42)}`, "data-rules": rules }),
     );
     const on = (axis) => (1 - way) ** 2 * start[axis] + 2 * way * (1 - way) * middle[axis] + way ** 2 * end[axis];
-    const [x, y] = [on("x"), on("y")];
     const label = shortened(shown(text), wide ? 36 : 12), plate = 6.4 * Array.from(label).length + 8;
+    const x = Math.max(plate / 2, Math.min(W - plate / 2, on("x"))), y = on("y"); // within the picture
     names.push(
       shape("rect", { class: "plate", x: x - plate / 2, y: y - 8, width: plate, height: 16 }),
       shape("text", { class: kind ? `label ${kind}-label` : "label", x, y: y + 4, "text-anchor": "middle", "data-rules": rules },

@@ -14,7 +14,8 @@ export function typeahead({ label, kind, placeholder, chosen, start = null, extr
     placeholder, "aria-expanded": "false", "aria-controls": list.id, "aria-autocomplete": "list", maxlength: "8192",
   });
   const root = element("div", { class: "combo" }, element("label", { for: id }, label), input, extra, list);
-  let taken = start, found = [], at = -1, timer = 0, asked = null;
+  let taken = start, found = [], answered = null, at = -1, timer = 0, asked = null;
+  const typed = () => input.value.trim();
   if (start !== null) input.value = start;
 
   function close() {
@@ -55,14 +56,16 @@ export function typeahead({ label, kind, placeholder, chosen, start = null, extr
     if (!found.length) list.append(element("li", { class: "none" }, "no name like this"));
     list.hidden = false;
     input.setAttribute("aria-expanded", "true");
-    mark(found.length && input.value.trim() ? 0 : -1);
+    mark(found.length && typed() ? 0 : -1);
   }
 
   async function ask() {
     asked?.abort();
     asked = new AbortController();
+    const text = typed();
     try {
-      found = (await get("search", { q: input.value.trim(), kind }, asked.signal)).names;
+      found = (await get("search", { q: text, kind }, asked.signal)).names;
+      answered = text;
       if (document.activeElement === input) show();
     } catch (error) {
       if (error.name !== "AbortError") close();
@@ -82,14 +85,17 @@ export function typeahead({ label, kind, placeholder, chosen, start = null, extr
       if (list.hidden) return ask();
       if (found.length) mark(at < 0 && step < 0 ? found.length - 1 : (at + step + found.length) % found.length);
     } else if (event.key === "Enter") {
-      if (!list.hidden && at >= 0) {
+      // what the list answers may be an earlier text, of which nothing is taken
+      if (!list.hidden && at >= 0 && answered === typed()) {
         event.preventDefault();
         take(found[at]);
-      } else if (chosen && input.value.trim()) {
+      } else if (typed() && taken === null && (chosen || answered !== typed())) {
         event.preventDefault();
         clearTimeout(timer);
         await ask();
+        if (answered !== typed()) return;
         if (found.length) take(found[0]);
+        else input.form?.requestSubmit();
       }
     } else if (event.key === "Escape" && !list.hidden) {
       event.preventDefault();
@@ -98,6 +104,6 @@ export function typeahead({ label, kind, placeholder, chosen, start = null, extr
     }
   });
 
-  const value = () => taken ?? (input.value.trim() || null);
+  const value = () => taken ?? (typed() || null);
   return { root, input, value, clear: () => { input.value = ""; taken = null; close(); } };
 }

@@ -1,0 +1,195 @@
+"""The other systems through the real commands: train, evaluate, predict, explain, resume; and what is refused."""
+
+import json
+import logging
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from plogicnet import PLogicNet, cli
+from plogicnet.config import Config
+from plogicnet.errors import InputError
+from plogicnet.graph import demo_family
+from plogicnet.graph.datasets import locate
+from plogicnet.reproduction.tables import paper
+from small import SMALL, small_graph, write_small_graph
+from stopping import StoppedError, different, stop_at
+
+SYSTEMS = ("blp", "ruge", "nne_aer")
+SOFTMAX = {"kge.recipe": "one_vs_all", "kge.learning_rate": 0.1}
+QUICK = [f"--set={key}={value}" for key, value in SMALL.items() if key not in ("device", "threads")]
+QUICK += ["--device=cpu", "--threads=1"]
+Call = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
+    """The program in this process: exit code, stdout, stderr."""
+    handlers = list(logging.getLogger("plogicnet").handlers)
+
+    def run(*words: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["plogicnet", *map(str, words)])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        logging.getLogger("plogicnet").handlers[:] = handlers
+        said = capsys.readouterr()
+        assert "Traceback" not in said.err
+        assert isinstance(ended.value.code, int)
+        return ended.value.code, said.out, said.err
+
+    return run
+
+
+def answer(call: Call, *words: object) -> dict[str, Any]:
+    code, out, said = call(*words, "--json")
+    assert code == 0, said
+    value: dict[str, Any] = json.loads(out)
+    return value
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_train_evaluate_predict_and_explain(call: Call, tmp_path: Path, system: str) -> None:
+    graph, run = write_small_graph(tmp_path), tmp_path / "run"
+    trained = answer(call, "train", graph, "--out", run, *QUICK, f"--set=system={system}")
+    figures = answer(call, "evaluate", run)
+    assert figures == trained["test"]
+    own = "rules" if system == "blp" else "embedding"
+    assert 0 < figures[own]["mrr"] <= 1
+    # the system alone judges: what is best by it is what is shown
+    assert figures["plogicnet*"]["mrr"] == figures[own]["mrr"]
+    found = answer(call, "predict", run, "--head", "man0", "--relation", "parent", "--top", "3")["predictions"]
+    assert len(found) == 3
+    key = "p_w" if system == "blp" else "q"
+    assert [f[key] for f in found] == sorted((f[key] for f in found), reverse=True)
+    about = answer(call, "explain", run, "man0", "parent", found[0]["tail"])
+    assert about["p_w"] == pytest.approx(found[0]["p_w"])
+    assert (about["q"] is None) == (system == "blp")
+    rules = answer(call, "rules", run)["rules"]
+    assert rules
+    assert all(rule["weight"] >= 0 for rule in rules if rule["weight"] is not None) or system != "blp"
+
+
+@pytest.mark.parametrize("values", [{}, SOFTMAX])
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_a_training_that_was_stopped_ends_in_the_same_bits(
+    tmp_path: Path, system: str, values: dict[str, object]
+) -> None:
+    config = Config().with_values(SMALL | {"kge.steps": 60, "system": system} | values)
+    PLogicNet(config).fit(small_graph(), out=tmp_path / "whole")
+    stopped = tmp_path / "stopped"
+    place, after = ("grounding", 0) if system == "blp" else ("training", 50)
+    with pytest.raises((StoppedError, KeyboardInterrupt)):
+        PLogicNet(config).fit(small_graph(), stop_at(place, error=KeyboardInterrupt, after=after), out=stopped)
+    assert (stopped / "checkpoint" / "e_step.safetensors").exists() == (system != "blp")
+    PLogicNet.resume(stopped)
+    assert different(tmp_path / "whole", stopped) == []
+    again = PLogicNet.load(stopped)
+    assert again.evaluate() == again.metrics["test"]
+
+
+def test_another_guide_does_not_go_on_from_a_checkpoint() -> None:
+    """The fingerprint of a training holds what guides it."""
+    from plogicnet.baselines.nne_aer import NneAer
+
+    one = np.zeros(1, dtype=np.int64)
+    guides = [NneAer(one, one, np.ones(1), np.ones(1), mu) for mu in (0.1, 0.2)]
+    assert guides[0].digest != guides[1].digest
+
+
+def test_guided_vectors_differ_from_plain_ones_and_from_each_other() -> None:
+    vectors = []
+    for values in (
+        {"kge.model": "ComplEx", "em.iterations": 1},
+        {"system": "ruge", "baselines.ruge_c": 0.5},
+        {"system": "nne_aer"},
+    ):
+        model = PLogicNet(Config().with_values(SMALL | values)).fit(small_graph())
+        embedding = model.fitted.outcome.embedding
+        assert embedding is not None
+        entities = embedding.vectors()
+        assert entities is not None
+        vectors.append(entities)
+    assert not any((a == b).all() for a, b in ((vectors[0], vectors[1]), (vectors[1], vectors[2])))
+    assert vectors[2].min() >= 0
+
+
+def test_ruge_raises_what_rules_conclude() -> None:
+    """On the family: the hidden triples' mean q is higher the more is asked of them."""
+
+    def hidden_q(c: float) -> float:
+        values = {"system": "ruge", "kge.steps": 300, "baselines.ruge_c": c}
+        model = PLogicNet(Config().with_values(SMALL | values)).fit(demo_family())
+        return float(model.fitted.outcome.hidden_q.mean())
+
+    assert hidden_q(0.5) > hidden_q(0.0) + 0.1
+
+
+@pytest.mark.parametrize(
+    ("system", "setting", "said"),
+    [
+        ("ruge", "kge.model=TransE", "kge.model=ComplEx"),
+        ("nne_aer", "kge.model=DistMult", "kge.model=ComplEx"),
+        ("nne_aer", "rules.patterns=[composition]", "rules.patterns"),
+        ("ruge", "em.iterations=2", "em.iterations=1"),
+        ("ruge", "em.rules=false", "em.rules=true"),
+        ("nne_aer", "em.embedding=false", "em.embedding=true"),
+        ("ruge", "kge.kernels=fused", "kge.kernels=auto"),
+        ("ruge", "mln.hidden_premises=sampled", "mln.hidden_premises=false"),
+        ("blp", "em.embedding=true", "em.embedding=false"),
+        ("blp", "mln.aggregate=mean", "mln.aggregate=sum"),
+        ("blp", "mln.unit_clauses=false", "mln.unit_clauses=true"),
+        ("blp", "mln.blanket=full", "mln.blanket=hypothesis"),
+    ],
+)
+def test_senseless_settings_are_refused(call: Call, tmp_path: Path, system: str, setting: str, said: str) -> None:
+    graph = write_small_graph(tmp_path)
+    code, out, error = call(
+        "train", graph, "--out", tmp_path / "run", *QUICK, f"--set=system={system}", "--set", setting
+    )
+    assert (code, out) == (2, "")
+    assert said in error
+    assert not (tmp_path / "run").exists()
+
+
+def test_written_rules_that_are_no_entailments_are_refused() -> None:
+    config = Config().with_values(SMALL | {"system": "nne_aer"})
+    with pytest.raises(InputError, match="one premise"):
+        PLogicNet(config).fit(small_graph(), rules="parent(X, Y) & sibling(Y, Z) => parent(X, Z)")
+
+
+def test_settings_said_after_the_system_win_over_those_that_it_sets() -> None:
+    config = Config().with_assignments(["system=ruge", "rules.patterns=[inverse]"])
+    assert (config.kge.model, config.rules.patterns) == ("ComplEx", ("inverse",))
+    assert Config().with_yaml(config.to_yaml(), "config.yaml") == config
+    # a file is read as a whole, wherever in it the system stands
+    text = "rules: {patterns: [inverse]}\nsystem: ruge\n"
+    assert Config().with_yaml(text, "my.yaml") == config
+
+
+def test_every_row_of_these_systems_has_a_run() -> None:
+    rows = [row for row in paper().rows("1", "2", "8", "9") if row.name in ("BLP", "RUGE", "NNE-AER")]
+    assert len(rows) == 4 + 2 + 4
+    for row in rows:
+        (compared,) = [line for line in row.lines if line.compared]
+        run = paper().runs[compared.runs[0]]
+        assert run.config().system == row.name.lower().replace("-", "_")
+        assert run.preset == f"paper/{row.dataset}-{run.config().system}"
+
+
+@pytest.mark.parametrize("run", ["wn18rr-blp", "fb15k-ruge", "wn18-nne_aer"])
+def test_their_rows_run_on_umls(call: Call, tmp_path: Path, run: str) -> None:
+    """The smoke run; on the small graph where UMLS is not at hand."""
+    graph = "umls" if locate("umls") else write_small_graph(tmp_path)
+    small = ["--set=kge.steps=30", "--set=kge.dim=16", "--device=cpu", "--threads=1"]
+    words = ["--run", "--only", run, "--graph", graph, "--out", tmp_path / "runs", "--results", tmp_path / "json"]
+    shown = answer(call, "reproduce", *words, *small)
+    own = [row for table in shown["tables"] for row in table["rows"]]
+    assert own
+    for row in own:
+        assert row["state"] == "run, 1 seed"
+        assert row["ours"][0]["figures"]["mrr"] > 0.03

@@ -1,0 +1,63 @@
+"""Reads a page as a browser would: its elements, its texts, its tables; an element that is not closed is an error."""
+
+from dataclasses import dataclass, field
+from html.parser import HTMLParser
+
+VOID = {"meta", "br", "wbr"}
+
+
+@dataclass
+class Element:
+    name: str
+    attributes: dict[str, str | None]
+    children: "list[Element | str]" = field(default_factory=list)
+
+    def all(self, name: str, class_: str | None = None) -> "list[Element]":
+        """The elements of a name, in their order."""
+        inner = [child for child in self.children if isinstance(child, Element)]
+        found = [self] if self.name == name and class_ in (None, self.attributes.get("class")) else []
+        return found + [e for child in inner for e in child.all(name, class_)]
+
+    @property
+    def text(self) -> str:
+        return "".join(child if isinstance(child, str) else child.text for child in self.children)
+
+    def section(self, anchor: str) -> "Element":
+        return next(e for e in self.all("section") if e.attributes.get("id") == anchor)
+
+    def rows(self) -> list[list[str]]:
+        """The cells of a table's body."""
+        return [[cell.text for cell in row.all("td")] for row in self.all("tbody")[0].all("tr")]
+
+
+class _Reader(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.open = [Element("", {})]
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        element = Element(tag, dict(attrs))
+        assert len(element.attributes) == len(attrs), f"an attribute of {tag} stands twice"
+        self.open[-1].children.append(element)
+        if tag not in VOID:
+            self.open.append(element)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open[-1].name == tag, f"</{tag}> where {self.open[-1].name} is open"
+        self.open.pop()
+
+    def handle_data(self, data: str) -> None:
+        self.open[-1].children.append(data)
+
+
+def read(page: str) -> Element:
+    reader = _Reader()
+    reader.feed(page)
+    reader.close()
+    assert len(reader.open) == 1, f"{reader.open[-1].name} is not closed"
+    return reader.open[0]
+
+
+def everything(element: Element) -> list[Element]:
+    inner = [child for child in element.children if isinstance(child, Element)]
+    return [*inner, *(e for child in inner for e in everything(child))]

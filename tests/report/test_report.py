@@ -1,0 +1,311 @@
+"""The report of real small runs: all that it must show, true to the run's own files, harmless whatever the names."""
+
+import base64
+import hashlib
+import json
+import logging
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hostile import HEBREW, IMAGE, LONG, SCRIPT, hostile_graph
+from reading import Element, everything, read
+
+from plogicnet import cli
+from plogicnet.config import Config
+from plogicnet.graph import KnowledgeGraph
+from plogicnet.report import write_report
+from plogicnet.report.page import changed_settings
+from small import family_rows, fitted, small_graph
+
+SECTIONS = ["data", "ranking", "probabilities", "rules", "surprises", "mistakes", "settings", "timings"]
+NAMES = {
+    "embedding": "embedding alone",
+    "rules": "rules alone",
+    "plogicnet": "pLogicNet",
+    "plogicnet*": "pLogicNet*",
+}
+Make = Callable[..., Path]
+
+
+@pytest.fixture(scope="module")
+def make(tmp_path_factory: pytest.TempPathFactory) -> Make:
+    """Trains, and gives the run directory."""
+
+    def train(values: dict[str, object] | None = None, graph: KnowledgeGraph | None = None) -> Path:
+        run = tmp_path_factory.mktemp("runs") / "run"
+        fitted({"kge.steps": 60} | (values or {}), graph).save(run)
+        return run
+
+    return train
+
+
+@pytest.fixture(scope="module")
+def run(make: Make) -> Path:
+    return make()
+
+
+def page_of(run: Path) -> str:
+    return write_report(run, run / "report.html").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def page(run: Path) -> Element:
+    return read(page_of(run))
+
+
+def assert_harmless(text: str) -> Element:
+    """Closed elements, no script, no handler, nothing from elsewhere, and a policy that allows its own style alone."""
+    page = read(text)
+    for element in everything(page):
+        assert element.name not in {
+            "script",
+            "img",
+            "iframe",
+            "object",
+            "embed",
+            "link",
+            "base",
+            "form",
+            "b onmouseover",
+        }
+        for key, value in element.attributes.items():
+            assert not key.startswith("on")
+            assert key not in {"src", "srcset", "style", "action", "xlink:href"}
+            if key == "href":
+                assert value is not None
+                assert value.startswith("#")
+                assert value[1:] in SECTIONS
+    style = page.all("style")[0].text
+    assert "url(" not in style
+    assert "@import" not in style
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    policy = next(m for m in page.all("meta") if m.attributes.get("http-equiv") == "Content-Security-Policy")
+    content = policy.attributes["content"] or ""
+    assert content.startswith(f"default-src 'none'; style-src 'sha256-{digest}'")
+    assert "unsafe" not in content
+    assert [s.attributes["id"] for s in page.all("section")] == SECTIONS
+    return page
+
+
+def test_ranks_are_told_as_bins(page: Element) -> None:
+    ranks = page.section("ranking").all("figure")[1]
+    assert [t.text for t in ranks.all("text", "middle")] == ["1", "2–3", "4–10", "11–30"]
+
+
+def metrics_of(run: Path) -> dict[str, Any]:
+    metrics: dict[str, Any] = json.loads((run / "metrics.json").read_text())
+    return metrics
+
+
+def test_every_section_is_there_and_nothing_from_elsewhere(run: Path) -> None:
+    page = assert_harmless(page_of(run))
+    ranking, rules = page.section("ranking"), page.section("rules")
+    assert [f.all("h3")[0].text for f in ranking.all("figure")] == ["EM iterations", "Where the truth stands"]
+    titles = ["Precision against learned weight", "Hidden triples accepted"]
+    assert [f.all("h3")[0].text for f in rules.all("figure")] == titles
+    assert page.section("probabilities").all("figure")
+    assert page.section("surprises").all("article")
+    assert page.section("mistakes").all("article")
+    assert page.section("settings").all("pre")
+    assert all(figure.all("svg") for figure in page.all("figure"))
+
+
+def test_figures_are_those_of_the_metrics(run: Path, page: Element) -> None:
+    test = metrics_of(run)["test"]
+    keys = ("mrr", "hits_at_1", "hits_at_3", "hits_at_10")
+    expected = [
+        [name, *(f"{test[system][k]:.3f}" for k in keys), f"{test[system]['mr']:.1f}"] for system, name in NAMES.items()
+    ]
+    ranking = page.section("ranking")
+    assert ranking.all("table", "systems")[0].rows() == expected
+    by_category, by_relation = (table.rows() for table in ranking.all("table", "groups"))
+    for rows, key in ((by_category, "by_category"), (by_relation, "by_relation")):
+        assert {row[0] for row in rows} == set(test["plogicnet*"][key])
+        for row in rows:
+            assert row[3:] == [f"{test[s][key][row[0]]['mrr']:.3f}" for s in ("embedding", "rules", "plogicnet*")]
+        assert sum(int(row[1]) for row in rows) == len(small_graph().test)
+    quality = test["calibration"]
+    assert page.section("probabilities").all("table")[0].rows() == [
+        ["calibrated", f"{quality['brier']:.4f}", f"{quality['ece']:.4f}"],
+        ["before", f"{quality['uncalibrated']['brier']:.4f}", f"{quality['uncalibrated']['ece']:.4f}"],
+    ]
+    dots = page.section("probabilities").all("circle")
+    assert [d.attributes["cx"] for d in dots] == [f"{100 * p['predicted']:.2f}%" for p in quality["curve"]]
+
+
+def test_history_timings_and_rules_are_those_of_the_run(run: Path, page: Element) -> None:
+    history = [json.loads(line) for line in (run / "history.jsonl").read_text().splitlines()]
+    said = [t.text for t in page.section("ranking").all("figure")[0].all("title")]
+    for line in history:
+        for system, figures in line["valid"].items():
+            assert f"{NAMES[system]}: {figures['mrr']:.3f}" in said
+    accepted = [t.text for t in page.section("rules").all("figure")[1].all("title")]
+    for line in history:
+        assert f"{line['accepted']:,} accepted" in accepted
+    seconds = json.loads((run / "timings.json").read_text())
+    rows = page.section("timings").all("table")[0].rows()
+    assert [row[1] for row in rows] == [f"{s:,.1f} s" for s in (*seconds.values(), sum(seconds.values()))]
+    header, *lines = (run / "rules.tsv").read_text().splitlines()
+    rules = [dict(zip(header.split("\t"), line.split("\t"), strict=True)) for line in lines]
+    weighted = sorted((r for r in rules if r["weight"]), key=lambda r: -float(r["weight"]))
+    assert len(page.section("rules").all("circle")) == len(weighted)
+    shown = page.section("rules").all("table", "rules")[0].rows()
+    for row, rule in zip(shown, weighted, strict=False):
+        assert row[0].startswith(f"{float(rule['weight']):.2f}")
+        assert row[2] == f"{float(rule['precision']):.2f} {rule['hits']} of {rule['support']}"
+
+
+def test_settings_that_differ_stand_first(run: Path, page: Element) -> None:
+    config = Config().with_file(run / "config.yaml")
+    rows = page.section("settings").all("table")[0].rows()
+    assert [tuple(row) for row in rows] == list(changed_settings(config))
+    assert next(row[:3] for row in rows if row[0] == "kge.dim") == ["kge.dim", "8", "200"]
+    assert page.section("settings").all("pre")[0].text == config.to_yaml(comments=True)
+    assert list(changed_settings(Config())) == []
+
+
+def test_the_same_run_gives_the_same_page(run: Path) -> None:
+    assert page_of(run) == page_of(run)
+
+
+def test_hostile_names_are_text(make: Make) -> None:
+    text = page_of(make(graph=hostile_graph()))
+    page = assert_harmless(text)
+    shown = page.text
+    assert IMAGE in shown
+    assert SCRIPT[:60] in shown
+    assert HEBREW in shown
+    assert LONG not in text  # cut
+    assert "x" * 89 + "…" in shown
+    assert page.all("h1")[0].all("bdi")[0].text == "<script>graph</script>"
+    for element in page.all("bdi"):  # a name that runs from right to left turns nothing around it
+        assert len(element.text) <= 200
+    assert not [c for c in text if ord(c) < 32 and c not in "\n\t"]
+    assert "\u202e" not in page.section("data").text
+    assert len(text) < 2_000_000
+
+
+def test_labels_are_shown_and_names_kept_as_titles(make: Make) -> None:
+    labels = {"sibling": "is a sibling of", "a0": "Ada", "a1": "Al"}
+    page = assert_harmless(page_of(make(graph=replace(small_graph(), labels=labels))))
+    titles = {e.text: e.attributes.get("title") for e in page.all("bdi")}
+    assert titles["is a sibling of"] == "sibling"
+    assert "sibling" not in titles
+
+
+def test_without_embedding(make: Make) -> None:
+    page = assert_harmless(page_of(make({"em.embedding": False})))
+    assert [row[0] for row in page.section("ranking").all("table")[0].rows()] == ["rules alone", "pLogicNet*"]
+    assert "vectors say yes" not in page.section("surprises").text
+    assert page.section("surprises").all("article")
+    assert "q" not in [e.text for e in page.all("dt")]
+
+
+def test_without_rules(make: Make) -> None:
+    page = assert_harmless(page_of(make({"em.rules": False})))
+    assert "no rules" in page.section("rules").text
+    assert page.section("surprises").all("article")
+    assert not page.section("rules").all("figure")
+
+
+def test_without_rules_and_vectors_nothing_is_claimed(make: Make) -> None:
+    page = assert_harmless(page_of(make({"em.embedding": False, "rules.min_support": 10**6})))
+    assert "vectors alone" not in page.text
+    assert "vectors and rules together" not in page.text
+    for section in ("rules", "surprises"):
+        assert "nothing tells one answer from another" in page.section(section).text
+
+
+def test_in_the_mean_contributions_are_shares(make: Make) -> None:
+    page = assert_harmless(page_of(make({"mln.aggregate": "mean"})))
+    pattern = re.compile(r" weight (-?[\d.]+), ([\d,]+) of the ([\d,]+) groundings?$")
+    found = 0
+    for term in page.all("ul", "terms"):
+        for item in (e for e in term.children if isinstance(e, Element)):
+            small = [s for s in item.all("small") if "weight" in s.text]
+            if small:
+                weight, own, every = (float(x) for x in pattern.findall(small[0].text)[0])
+                assert float(item.all("span", "term")[0].text) == pytest.approx(weight * own / every, abs=0.011)
+                found += own < every
+    assert found
+
+
+def test_probabilities_are_told_as_the_curve_shows_them(run: Path, page: Element) -> None:
+    curve = metrics_of(run)["test"]["calibration"]["curve"]
+    below = sum(p["true"] < p["predicted"] - 0.005 for p in curve)
+    said = page.section("probabilities").text
+    assert f"In {below} of the {len(curve)} groups" in said if below else "In every group" in said
+    assert "same triples" not in said
+
+
+def test_without_a_test_split(make: Make) -> None:
+    graph = KnowledgeGraph.from_names(family_rows(), name="no test")
+    run = make(graph=graph)
+    page = assert_harmless(page_of(run))
+    valid = metrics_of(run)["valid"]
+    assert page.section("ranking").all("table")[0].rows()[-1][1] == f"{valid['plogicnet*']['mrr']:.3f}"
+    assert "fitted on these same triples" in page.section("probabilities").text
+    assert "6 training triples were set aside" in page.section("data").text
+
+
+def test_with_nothing_held_out(make: Make) -> None:
+    graph = KnowledgeGraph.from_names([("anna", "knows", "ben")], name="one")
+    page = assert_harmless(page_of(make({"kge.steps": 1, "kge.batch": 1}, graph)))
+    assert "nothing" in page.section("ranking").text
+    assert "nothing" in page.section("mistakes").text
+
+
+@pytest.fixture
+def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    """The program in this process: exit code, stdout, stderr."""
+    handlers = list(logging.getLogger("plogicnet").handlers)
+
+    def run(*words: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["plogicnet", *map(str, words)])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        logging.getLogger("plogicnet").handlers[:] = handlers
+        said = capsys.readouterr()
+        assert isinstance(ended.value.code, int)
+        return ended.value.code, said.out, said.err
+
+    return run
+
+
+def test_the_command(run: Path, tmp_path: Path, call: Callable[..., tuple[int, str, str]]) -> None:
+    out = tmp_path / "family.html"
+    code, said, progress = call("report", run, "--out", out, "--device", "cpu", "--threads", 1)
+    assert (code, said) == (0, f"report written to {out}\n")
+    assert "ranking test" in progress
+    assert_harmless(out.read_text(encoding="utf-8"))
+    code, said, _ = call("report", run, "--json")
+    assert (code, json.loads(said)) == (0, {"report": str(run / "report.html")})
+    assert (run / "report.html").read_text() == out.read_text()
+
+
+def test_what_is_refused(run: Path, tmp_path: Path, call: Callable[..., tuple[int, str, str]]) -> None:
+    code, _, said = call("report", tmp_path / "nowhere")
+    assert (code, "no run at" in said) == (2, True)
+    code, _, said = call("report", run, "--out", tmp_path / "no" / "where.html")
+    assert (code, "there is no directory" in said) == (2, True)
+    code, _, said = call("report", run, "--out", tmp_path)
+    assert (code, "a directory is there" in said) == (2, True)
+
+
+def test_help_loads_neither_torch_nor_the_report() -> None:
+    program = (
+        "import sys; sys.argv = ['plogicnet', 'report', '--help']\n"
+        "from plogicnet.cli import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "print([m for m in ('torch', 'numpy', 'matplotlib', 'plogicnet.report') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"

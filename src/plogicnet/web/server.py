@@ -31,7 +31,7 @@ from plogicnet.web.gate import FAILED, Application, Gate, host_name, is_local
 NAME_LENGTH = 8192
 CACHE_BYTES = 32 << 20
 BACKLOG = 128
-EVERYWHERE = ("", "0.0.0.0", "::")
+EVERYWHERE = ("", "0.0.0.0", "::")  # nosec B104: they are told apart, not bound
 """Addresses to listen on that nobody can open."""
 TYPES = {"html": "text/html", "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
 

@@ -413,8 +413,6 @@ def _read_outcome(
     if iteration is not None and (not isinstance(iteration, int) or not 0 <= iteration <= len(history)):
         raise InputError(f"{folder} is damaged: it is of iteration {iteration!r}, and history.jsonl has {len(history)}")
     q, accepted = hidden["q"].to_numpy(), hidden["accepted"].to_numpy()
-    if len(q) != len(model.groundings.hidden):
-        raise InputError(f"{folder / 'hidden.parquet'} is damaged: it is not what the rules conclude")
     if isinstance(lambda_, bool) or not isinstance(lambda_, int | float) or not 0 <= lambda_ < float("inf"):
         raise InputError(f"{folder} is damaged: λ is {lambda_!r}")
     return Outcome(embedding, model, q, accepted, lambda_, history, len(history) if iteration is None else iteration)

@@ -306,12 +306,6 @@ def test_numbers_that_name_nothing(run: Path, tmp_path: Path) -> None:
     assert "graph.parquet is damaged" in refused(tmp_path, "evaluate", "run")
 
 
-def test_hidden_triples_of_another_run(run: Path, tmp_path: Path) -> None:
-    table = pq.read_table(run / "hidden.parquet")
-    pq.write_table(table.slice(1), run / "hidden.parquet")
-    assert "hidden.parquet is damaged" in refused(tmp_path, "evaluate", "run")
-
-
 # Questions
 
 

@@ -1,11 +1,15 @@
 """What every test shares."""
 
+import logging
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 import torch
+
+from calling import Call
 
 if TYPE_CHECKING:
     from plogicnet import PLogicNet
@@ -18,6 +22,27 @@ def _one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
+    """The program in this process: exit code, stdout, stderr."""
+    from plogicnet import cli
+
+    handlers = list(logging.getLogger("plogicnet").handlers)
+
+    def program(*words: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["plogicnet", *map(str, words)])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        logging.getLogger("plogicnet").handlers[:] = handlers
+        said = capsys.readouterr()
+        assert "Traceback" not in said.err
+        assert isinstance(ended.value.code, int)
+        return ended.value.code, said.out, said.err
+
+    return program
 
 
 @pytest.fixture(scope="session")

@@ -35,8 +35,8 @@ class Prediction:
     """One judged triple, in names.
 
     Attributes:
-        probability: calibrated on validation triples: of such candidates, at least so many are right (a true fact
-            that neither train nor valid holds was counted as wrong).
+        probability: calibrated on validation triples; cautious, for a true fact that neither train nor valid holds
+            counted as wrong there.
         q: the embedding's own probability; None without an embedding, and where an entity has no vector.
         p_w: the rules' own probability.
         known: whether it is a training triple.

@@ -1,16 +1,12 @@
 """The other systems through the real commands: train, evaluate, predict, explain, resume; and what is refused."""
 
-import json
-import logging
-import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
-from plogicnet import PLogicNet, cli
+from calling import Call, answer
+from plogicnet import PLogicNet
 from plogicnet.config import Config
 from plogicnet.errors import InputError
 from plogicnet.graph import demo_family
@@ -23,33 +19,6 @@ SYSTEMS = ("blp", "ruge", "nne_aer")
 SOFTMAX = {"kge.recipe": "one_vs_all", "kge.learning_rate": 0.1}
 QUICK = [f"--set={key}={value}" for key, value in SMALL.items() if key not in ("device", "threads")]
 QUICK += ["--device=cpu", "--threads=1"]
-Call = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
-    """The program in this process: exit code, stdout, stderr."""
-    handlers = list(logging.getLogger("plogicnet").handlers)
-
-    def run(*words: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["plogicnet", *map(str, words)])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        logging.getLogger("plogicnet").handlers[:] = handlers
-        said = capsys.readouterr()
-        assert "Traceback" not in said.err
-        assert isinstance(ended.value.code, int)
-        return ended.value.code, said.out, said.err
-
-    return run
-
-
-def answer(call: Call, *words: object) -> dict[str, Any]:
-    code, out, said = call(*words, "--json")
-    assert code == 0, said
-    value: dict[str, Any] = json.loads(out)
-    return value
 
 
 @pytest.mark.parametrize("system", SYSTEMS)

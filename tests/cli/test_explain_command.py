@@ -2,15 +2,12 @@
 
 import hashlib
 import json
-import logging
-import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from plogicnet import PLogicNet, cli
+from calling import Call, answer
+from plogicnet import PLogicNet
 from plogicnet.config import Config
 from plogicnet.graph import demo_family
 from plogicnet.graph.family import true_facts
@@ -18,7 +15,6 @@ from plogicnet.graph.family import true_facts
 SIBLING = "celia_thal"
 FACTS = [("aaron_thal", "brother", "kim_thal"), ("maya_thal", "sister", "kim_thal")]
 """Kim is a sister of Celia, Aaron and Maya, so Celia's relatives are hers."""
-Call = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture(scope="module")
@@ -37,33 +33,10 @@ def kim(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
-@pytest.fixture
-def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
-    """The program in this process: exit code, stdout, stderr."""
-    handlers = list(logging.getLogger("plogicnet").handlers)
+@pytest.fixture(autouse=True)
+def _wide(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setenv("NO_COLOR", "1")
-
-    def run(*words: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["plogicnet", *map(str, words)])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        logging.getLogger("plogicnet").handlers[:] = handlers
-        said = capsys.readouterr()
-        assert "Traceback" not in said.err
-        assert isinstance(ended.value.code, int)
-        return ended.value.code, said.out, said.err
-
-    return run
-
-
-def answer(call: Call, *words: object) -> dict[str, Any]:
-    code, out, said = call(*words, "--json")
-    assert code == 0, said
-    value = json.loads(out)
-    assert isinstance(value, dict)
-    return value
 
 
 def hashes(run: Path) -> dict[str, str]:

@@ -1,20 +1,17 @@
 """predict and export through the real program, in this process: questions, files, formats, and what is refused."""
 
 import json
-import logging
-import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
-from plogicnet import PLogicNet, cli
+from calling import Call, answer
+from plogicnet import PLogicNet
 from plogicnet.fitted import prediction_rows
 from small import fitted
 
-Call = Callable[..., tuple[int, str, str]]
 Row = dict[str, Any]
 Query = tuple[str | None, str | None, str | None]
 
@@ -29,32 +26,6 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def model(run: Path) -> PLogicNet:
     return PLogicNet.load(run)
-
-
-@pytest.fixture
-def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
-    """The program in this process: exit code, stdout, stderr."""
-    handlers = list(logging.getLogger("plogicnet").handlers)
-
-    def program(*words: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["plogicnet", *map(str, words)])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        logging.getLogger("plogicnet").handlers[:] = handlers
-        said = capsys.readouterr()
-        assert "Traceback" not in said.err
-        assert isinstance(ended.value.code, int)
-        return ended.value.code, said.out, said.err
-
-    return program
-
-
-def answer(call: Call, *words: object) -> dict[str, Any]:
-    code, out, said = call(*words, "--json")
-    assert code == 0, said
-    value: dict[str, Any] = json.loads(out)
-    return value
 
 
 def rows_of(call: Call, *words: object) -> list[Row]:

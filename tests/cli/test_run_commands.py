@@ -1,7 +1,6 @@
 """Runs through the real commands: killed and resumed, refitted, over several seeds; and what is refused in words."""
 
 import json
-import logging
 import os
 import random
 import shutil
@@ -12,11 +11,10 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from plogicnet import cli
+from calling import Call, answer
 from plogicnet.files import locked
 from small import write_small_graph
 from stopping import different, files_of
@@ -38,7 +36,6 @@ SETTINGS = {
 }
 SMALL = [f"--set={key}={value}" for key, value in SETTINGS.items()]
 QUICK = [*SMALL, "--set=kge.steps=20"]
-Call = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture(scope="module")
@@ -46,36 +43,10 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_small_graph(tmp_path_factory.mktemp("graph"))
 
 
-@pytest.fixture
-def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
-    """The program in this process: exit code, stdout, stderr."""
-    handlers = list(logging.getLogger("plogicnet").handlers)
-
-    def run(*words: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["plogicnet", *map(str, words)])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        logging.getLogger("plogicnet").handlers[:] = handlers
-        said = capsys.readouterr()
-        assert "Traceback" not in said.err
-        assert isinstance(ended.value.code, int)
-        return ended.value.code, said.out, said.err
-
-    return run
-
-
 def refused(call: Call, *words: object) -> str:
     code, out, said = call(*words)
     assert (code, out) == (2, "")
     return said
-
-
-def answer(call: Call, *words: object) -> dict[str, Any]:
-    code, out, said = call(*words, "--json")
-    assert code == 0, said
-    value: dict[str, Any] = json.loads(out)
-    return value
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 import base64
 import hashlib
 import json
-import logging
 import re
 import subprocess
 import sys
@@ -16,7 +15,7 @@ import pytest
 from hostile import HEBREW, IMAGE, LONG, SCRIPT, hostile_graph
 from reading import Element, everything, read
 
-from plogicnet import cli
+from calling import Call
 from plogicnet.config import Config
 from plogicnet.graph import KnowledgeGraph
 from plogicnet.report import write_report
@@ -261,25 +260,7 @@ def test_with_nothing_held_out(make: Make) -> None:
     assert "nothing" in page.section("mistakes").text
 
 
-@pytest.fixture
-def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
-    """The program in this process: exit code, stdout, stderr."""
-    handlers = list(logging.getLogger("plogicnet").handlers)
-
-    def run(*words: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["plogicnet", *map(str, words)])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        logging.getLogger("plogicnet").handlers[:] = handlers
-        said = capsys.readouterr()
-        assert isinstance(ended.value.code, int)
-        return ended.value.code, said.out, said.err
-
-    return run
-
-
-def test_the_command(run: Path, tmp_path: Path, call: Callable[..., tuple[int, str, str]]) -> None:
+def test_the_command(run: Path, tmp_path: Path, call: Call) -> None:
     out = tmp_path / "family.html"
     code, said, progress = call("report", run, "--out", out, "--device", "cpu", "--threads", 1)
     assert (code, said) == (0, f"report written to {out}\n")
@@ -290,7 +271,7 @@ def test_the_command(run: Path, tmp_path: Path, call: Callable[..., tuple[int, s
     assert (run / "report.html").read_text() == out.read_text()
 
 
-def test_what_is_refused(run: Path, tmp_path: Path, call: Callable[..., tuple[int, str, str]]) -> None:
+def test_what_is_refused(run: Path, tmp_path: Path, call: Call) -> None:
     code, _, said = call("report", tmp_path / "nowhere")
     assert (code, "no run at" in said) == (2, True)
     code, _, said = call("report", run, "--out", tmp_path / "no" / "where.html")

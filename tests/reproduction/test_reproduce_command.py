@@ -1,17 +1,15 @@
 """`plogicnet reproduce` for real: every system of the tables on another graph, collected, and told in words."""
 
 import json
-import logging
 import os
 import shutil
-import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from plogicnet import PLogicNet, cli
+from calling import Call
+from plogicnet import PLogicNet
 from plogicnet.config import Config
 from plogicnet.graph import open_graph
 from plogicnet.reproduction.results import iterations_of
@@ -20,7 +18,6 @@ from plogicnet.reproduction.watching import watching
 from small import write_small_graph
 from stopping import StoppedError, stop_at
 
-Call = Callable[..., tuple[int, str, str]]
 QUICK = [
     *("--device", "cpu", "--threads", "1"),
     *("--set", "kge.steps=20", "--set", "kge.dim=16", "--set", "kge.batch=64"),
@@ -28,22 +25,9 @@ QUICK = [
 ]
 
 
-@pytest.fixture
-def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Call:
-    """The program in this process: exit code, stdout, stderr."""
+@pytest.fixture(autouse=True)
+def _elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
-    handlers = list(logging.getLogger("plogicnet").handlers)
-
-    def run(*words: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["plogicnet", *map(str, words)])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        logging.getLogger("plogicnet").handlers[:] = handlers
-        said = capsys.readouterr()
-        return int(ended.value.code or 0), said.out, said.err
-
-    return run
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """What every test shares."""
 
 import logging
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,9 @@ from calling import Call
 
 if TYPE_CHECKING:
     from plogicnet import PLogicNet
+
+if os.environ.get("PLOGICNET_DATA"):  # tests change their directory
+    os.environ["PLOGICNET_DATA"] = str(Path(os.environ["PLOGICNET_DATA"]).resolve())
 
 
 @pytest.fixture(autouse=True)

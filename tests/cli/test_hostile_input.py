@@ -36,7 +36,7 @@ def plogicnet(folder: Path, *words: object, **more: str) -> subprocess.Completed
         text=True,
         env=env,
         cwd=folder,
-        timeout=300,
+        timeout=120,  # seconds; a program that does not end is a finding too
         check=False,
         preexec_fn=bound if sys.platform == "linux" else None,
     )

@@ -121,9 +121,8 @@ def read_parquet(file: Path) -> pa.Table:
     about, size = pq.read_metadata(file), file.stat().st_size
     groups = [about.row_group(i) for i in range(about.num_row_groups)]
     rows, held = sum(group.num_rows for group in groups), sum(group.total_byte_size for group in groups)
-    expansion = _expansion()
-    if rows > expansion * size + ALWAYS_ROWS or held > expansion * size + ALWAYS_BYTES:
-        raise _too_large(file, expansion)
+    if rows > _expansion() * size + ALWAYS_ROWS or held > _most_bytes(file):
+        raise _too_large(file)
     return pq.read_table(file)
 
 
@@ -134,7 +133,13 @@ def _expansion() -> int:
     return int(text)
 
 
-def _too_large(file: Path, expansion: int) -> InputError:
+def _most_bytes(file: Path) -> int:
+    """How much a file may hold when it is unpacked; any plain file may hold itself."""
+    return _expansion() * file.stat().st_size + ALWAYS_BYTES
+
+
+def _too_large(file: Path) -> InputError:
+    expansion = _expansion()
     return InputError(
         f"{file}: it holds more than {expansion} times its own size, as a file does that is made to fill the memory;"
         f" if you trust it, raise the limit: {EXPANSION}={10 * expansion}"
@@ -146,8 +151,7 @@ class _Bounded(io.RawIOBase):
 
     def __init__(self, file: Path) -> None:
         self.file, self.stream = file, gzip.GzipFile(file)
-        self.expansion, self.read_so_far = _expansion(), 0
-        self.most = self.expansion * file.stat().st_size + ALWAYS_BYTES
+        self.most, self.read_so_far = _most_bytes(file), 0
 
     def readable(self) -> bool:
         return True
@@ -156,7 +160,7 @@ class _Bounded(io.RawIOBase):
         count = self.stream.readinto(buffer)
         self.read_so_far += count
         if self.read_so_far > self.most:
-            raise _too_large(self.file, self.expansion)
+            raise _too_large(self.file)
         return count
 
     def close(self) -> None:
@@ -261,7 +265,7 @@ def _read_text(file: Path, order: str, with_gaps: bool) -> pa.Table:
         if delimiter != "\t":
             _diagnose(file, delimiter, names, skip > 0, with_gaps)
     # in TSV a quote may be part of a name; in CSV a name over several lines may be a quote that was never closed
-    if delimiter == "\t" and (table is None or _has(table, '"')):
+    if delimiter == "\t" and (_has(table, '"') if table is not None else _holds_quotes(file)):
         table = _parse_quoted(file, delimiter, names, skip > 0) or table
     elif delimiter != "\t" and table is not None and _has(table, "\n"):
         table = _parse_quoted(file, delimiter, names, skip > 0)
@@ -292,10 +296,13 @@ def place_of(file: Path, row: int) -> str:
 
 def _parse(file: Path, delimiter: str, names: Sequence[str], skip: int) -> pa.Table:
     quoted = delimiter != "\t"
-    zipped = file.suffix.lower() == ".gz"
+    most = _most_bytes(file)
+    batches: list[pa.RecordBatch] = []
     try:
-        return csv.read_csv(
-            _open_bytes(file) if zipped else file,
+        # Arrow unpacks for itself: a thread of its that reads ahead must never be left inside a stream of Python's,
+        # or the program cannot end
+        with csv.open_csv(
+            file,
             read_options=csv.ReadOptions(column_names=list(names), skip_rows=skip, block_size=BLOCK),
             parse_options=csv.ParseOptions(
                 delimiter=delimiter, quote_char='"' if quoted else False, newlines_in_values=quoted
@@ -303,7 +310,12 @@ def _parse(file: Path, delimiter: str, names: Sequence[str], skip: int) -> pa.Ta
             convert_options=csv.ConvertOptions(
                 column_types=dict.fromkeys(COLUMNS, STRINGS), strings_can_be_null=False, include_columns=COLUMNS
             ),
-        )
+        ) as reader:
+            for batch in reader:
+                batches.append(batch)
+                if (len(batches) - 1) * BLOCK > most:  # each is of one block, the last of less
+                    raise _too_large(file)
+            return pa.Table.from_batches(batches, reader.schema)
     except pa.ArrowInvalid as error:
         if "Empty CSV file" in str(error):
             return pa.table({c: pa.array([], STRINGS) for c in COLUMNS})
@@ -312,6 +324,11 @@ def _parse(file: Path, delimiter: str, names: Sequence[str], skip: int) -> pa.Ta
 
 def _has(table: pa.Table, text: str) -> bool:
     return any(pc.any(pc.match_substring(ch.dictionary, text)).as_py() for c in COLUMNS for ch in table[c].chunks)
+
+
+def _holds_quotes(file: Path) -> bool:
+    with _open_bytes(file) as stream:
+        return any(b'"' in block for block in iter(lambda: stream.read(BLOCK), b""))
 
 
 def _parse_quoted(file: Path, delimiter: str, names: Sequence[str], skip: bool) -> pa.Table | None:

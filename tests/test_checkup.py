@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +11,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
+from forking import program
 from plogicnet import PLogicNet
 from plogicnet.checkup import examine_run
 from plogicnet.graph import FloatArray, KnowledgeGraph
@@ -270,9 +270,7 @@ def test_rules_that_do_harm(healthy: Path, tmp_path: Path) -> None:
 
 
 def command(*words: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "plogicnet", "doctor", *map(str, words)], capture_output=True, text=True, check=False
-    )
+    return program("doctor", *words)
 
 
 def test_the_command_knows_a_run_from_a_graph(healthy: Path, tmp_path: Path) -> None:

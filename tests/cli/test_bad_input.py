@@ -3,20 +3,17 @@
 import gzip
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-PROGRAM = Path(sys.executable).with_name("plogicnet")
+from forking import program
 
 
 def info(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    env = {k: v for k, v in os.environ.items() if k != "PLOGICNET_DATA"} | {"NO_COLOR": "1"}
-    command = [str(PROGRAM), "data", "info", *words]
-    return subprocess.run(command, capture_output=True, text=True, env=env, cwd=folder, timeout=120, check=False)
+    return program("data", "info", *words, cwd=folder)
 
 
 def refused(folder: Path, *words: str) -> str:

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from forking import program
+
 PROGRAM = Path(sys.executable).with_name("plogicnet")
 DATA = Path(os.environ.get("PLOGICNET_DATA", "no-data")).resolve()
 SMALL = [
@@ -28,13 +30,7 @@ Tool = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def plogicnet(*words: object, data: Path | None = DATA, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    env = {**os.environ, "NO_COLOR": "1", "OMP_NUM_THREADS": "1"}
-    env.pop("PLOGICNET_DATA", None)
-    if data is not None:
-        env["PLOGICNET_DATA"] = str(data)
-    return subprocess.run(
-        [PROGRAM, *map(str, words)], capture_output=True, text=True, env=env, timeout=600, check=False, cwd=cwd
-    )
+    return program(*words, data=data, cwd=cwd)
 
 
 def answer(*words: object) -> dict[str, Any]:

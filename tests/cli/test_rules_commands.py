@@ -1,17 +1,14 @@
 """Rule files through the real commands: what is mined, shown, refused and kept."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from forking import program
 from small import write_small_graph
 
-PROGRAM = Path(sys.executable).with_name("plogicnet")
 QUICK = [
     *("--device", "cpu", "--threads", "1", "--set", "rules.mine=false", "--set", "em.iterations=1"),
     *("--set", "kge.steps=10", "--set", "kge.dim=8", "--set", "kge.batch=32", "--set", "kge.negatives=8"),
@@ -37,14 +34,8 @@ def rules(tmp_path: Path) -> Path:
     return file
 
 
-def plogicnet(*words: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    env = {k: v for k, v in os.environ.items() if k != "PLOGICNET_DATA"} | {"NO_COLOR": "1", "OMP_NUM_THREADS": "1"}
-    command = [str(PROGRAM), *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, env=env, cwd=cwd, timeout=120, check=False)
-
-
 def answer(*words: object) -> dict[str, Any]:
-    done = plogicnet(*words, "--json")
+    done = program(*words, "--json")
     assert done.returncode == 0, done.stderr
     value = json.loads(done.stdout)
     assert isinstance(value, dict)
@@ -54,7 +45,7 @@ def answer(*words: object) -> dict[str, Any]:
 def refused(folder: Path, *words: object) -> str:
     """What is said on stderr, after checking that it is in words and that nothing was made."""
     before = sorted(folder.rglob("*"))
-    done = plogicnet(*words, cwd=folder)
+    done = program(*words, cwd=folder)
     assert done.returncode == 2, done.stdout + done.stderr
     assert done.stdout == ""
     assert "Traceback" not in done.stderr
@@ -90,10 +81,10 @@ def test_mine_says_its_cost_first(graph: Path, rules: Path) -> None:
     train = [line.split("\t") for line in (graph / "train.txt").read_text().splitlines()]
     paths = sum(a[2] == b[0] for a in train for b in train)
     cost = f"{len(train)} training triples, 5 relations; mining counts {paths:,} two-step paths"
-    assert plogicnet("mine", graph).stderr.splitlines()[0].endswith(cost)
-    one_step = plogicnet("mine", graph, "--set", "rules.patterns=[inverse]").stderr
+    assert program("mine", graph).stderr.splitlines()[0].endswith(cost)
+    one_step = program("mine", graph, "--set", "rules.patterns=[inverse]").stderr
     assert "mining counts no two-step paths" in one_step
-    assert "mining" not in plogicnet("mine", graph, "--rules", rules, "--set", "rules.mine=false").stderr
+    assert "mining" not in program("mine", graph, "--rules", rules, "--set", "rules.mine=false").stderr
 
 
 def test_examples_are_groundings(graph: Path, rules: Path) -> None:
@@ -111,7 +102,7 @@ def test_examples_are_groundings(graph: Path, rules: Path) -> None:
     for example in by_rule[GENERAL]:
         (parent, _, child), *_ = example["premises"]
         assert example["hypothesis"] == [child, "child", parent]
-    text = plogicnet("mine", graph, "--rules", rules, "--examples", 2, "--top", 3)
+    text = program("mine", graph, "--rules", rules, "--examples", 2, "--top", 3)
     assert text.returncode == 0
     lines = text.stdout.splitlines()
     for example in found:
@@ -131,7 +122,7 @@ def test_min_support(graph: Path, tmp_path: Path) -> None:
         supports[least] = {row[1]: int(row[2]) for row in rows if row[0] != "irreflexive"}
     assert supports[12] == {rule: n for rule, n in supports[1].items() if n >= 12}
     assert 0 < len(supports[12]) < len(supports[1])
-    done = plogicnet("mine", graph, "--min-support", 0)
+    done = program("mine", graph, "--min-support", 0)
     assert done.returncode == 2
     assert "--min-support" in done.stderr
 
@@ -186,7 +177,7 @@ def test_general_rules_are_refused_by_the_native_engine_alone(graph: Path, rules
 def test_train_with_written_rules_alone(graph: Path, rules: Path, tmp_path: Path) -> None:
     """A fixed weight stays as it is written; the run loads back, and its rules are a rules file again."""
     out = tmp_path / "run"
-    done = plogicnet("train", graph, "--rules", rules, "--out", out, *QUICK)
+    done = program("train", graph, "--rules", rules, "--out", out, *QUICK)
     assert done.returncode == 0, done.stderr
     shown = {row["rule"]: row for row in answer("rules", out)["rules"]}
     assert set(shown) == {
@@ -205,7 +196,7 @@ def test_train_with_written_rules_alone(graph: Path, rules: Path, tmp_path: Path
     ]
     assert why["log_odds"] == why["base"] + 1.5
     again = tmp_path / "again"
-    done = plogicnet("train", graph, "--rules", out / "rules.tsv", "--out", again, *QUICK)
+    done = program("train", graph, "--rules", out / "rules.tsv", "--out", again, *QUICK)
     assert done.returncode == 0, done.stderr
     assert {row["rule"]: row["weight"] for row in answer("rules", again)["rules"]} == pytest.approx(
         {rule: row["weight"] for rule, row in shown.items()}, abs=1e-6

@@ -22,7 +22,14 @@ from results import ROOT, save
 
 DATASETS = ("umls", "kinship", "nations", "codex-s")
 RULES = {f"rules.min_precision.{p}": 0.6 for p in ("composition", "inverse", "symmetric", "subrelation")}
-SAME = {"device": "cpu", "threads": 1, "kge.model": "ComplEx", "kge.dim": 64, "kge.batch": 256, **RULES}
+SAME: dict[str, object] = {
+    "device": "cpu",
+    "threads": 1,
+    "kge.model": "ComplEx",
+    "kge.dim": 64,
+    "kge.batch": 256,
+    **RULES,
+}
 SAME |= {"rules.irreflexive": False, "em.tau_triplet": 0.9, "em.patience": 1, "em.combine": "log_odds"}
 SAME |= {"em.lambda_grid": [0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0]}
 WAYS: dict[str, dict[str, object]] = {
@@ -44,10 +51,11 @@ CHOICES: dict[str, tuple[str, tuple[float, ...]]] = {
     "RUGE": ("baselines.ruge_c", (0.001, 0.01)),
     "NNE-AER": ("baselines.nne_aer_mu", (0.001, 0.1)),
 }
-ALONE = {"MLN": {"em.embedding": False}, "BLP": {"system": "blp"}}
+ALONE: dict[str, dict[str, object]] = {"MLN": {"em.embedding": False}, "BLP": {"system": "blp"}}
 SHOWN = ("ComplEx", "RUGE", "NNE-AER", "pLogicNet", "pLogicNet*", "MLN", "BLP")
 FIGURES = ("mr", "mrr", "hits_at_1", "hits_at_3", "hits_at_10")
 PAGE = ROOT / "docs" / "baselines.md"
+SAVED = ROOT / "docs" / "results" / "baselines.json"
 BEGIN, END = "<!-- made by `python benchmarks/baselines.py` -->", "<!-- end -->"
 
 
@@ -59,12 +67,14 @@ def fitted(graph: KnowledgeGraph, values: dict[str, object], seed: int, shared: 
 
 def figures_of(model: PLogicNet, system: str) -> dict[str, float]:
     """The test figures of a system."""
-    return {key: model.metrics["test"][system][key] for key in FIGURES}
+    metrics: Any = model.metrics
+    return {key: metrics["test"][system][key] for key in FIGURES}
 
 
 def merit(model: PLogicNet) -> float:
     """The MRR on validation of the vectors alone."""
-    return float(model.metrics["valid"]["embedding"]["mrr"])
+    metrics: Any = model.metrics
+    return float(metrics["valid"]["embedding"]["mrr"])
 
 
 def measure(graph: KnowledgeGraph, way: str, seed: int) -> dict[str, Any]:
@@ -77,7 +87,9 @@ def measure(graph: KnowledgeGraph, way: str, seed: int) -> dict[str, Any]:
     row: dict[str, Any] = {"ComplEx": figures_of(alone, "embedding")}
     for name, (key, values) in CHOICES.items():
         system: dict[str, object] = {"system": name.lower().replace("-", "_")}
-        own = {"em.patience": 0, "em.iterations": 1, "em.lambda": 0.0} | {"baselines.ruge_batch": SAME["kge.batch"]}
+        own: dict[str, object] = {"em.patience": 0, "em.iterations": 1, "em.lambda": 0.0} | {
+            "baselines.ruge_batch": SAME["kge.batch"]
+        }
         patterns = ["composition", "inverse"] if name == "RUGE" else ["inverse", "subrelation"]
         own |= {"rules.patterns": patterns}
         models = [fitted(graph, system | settings | own | {key: value}, seed) for value in values]
@@ -88,7 +100,7 @@ def measure(graph: KnowledgeGraph, way: str, seed: int) -> dict[str, Any]:
             str(v): figures_of(m, "embedding")["mrr"] for v, m in zip(values, models, strict=True)
         }
     row["pLogicNet"], row["pLogicNet*"] = figures_of(both, "embedding"), figures_of(both, "plogicnet*")
-    row["pLogicNet* chose"] = {"lambda": both.metrics["test"]["lambda"], "iterations": both.fitted.outcome.iteration}
+    row["pLogicNet* chose"] = {"lambda": both.fitted.outcome.lambda_, "iterations": both.fitted.outcome.iteration}
     return row | {"steps": steps}
 
 
@@ -96,7 +108,7 @@ def rules_alone(graph: KnowledgeGraph) -> dict[str, Any]:
     """MLN and BLP, in which nothing is random; and how much of what the rules conclude is held out as true."""
     row: dict[str, Any] = {}
     for name, values in ALONE.items():
-        model = fitted(graph, dict(values), 0)
+        model = fitted(graph, values, 0)
         row[name] = figures_of(model, "rules")
         groundings = model.fitted.outcome.rule_model.groundings
         held_out = np.concatenate([graph.valid, graph.test])
@@ -146,6 +158,15 @@ def write_table(results: dict[str, Any]) -> None:
     PAGE.write_text(f"{before}{BEGIN}\n{markdown(results)}\n{END}{after}", encoding="utf-8")
 
 
+def measured(seeds: list[int]) -> dict[str, Any]:
+    """What is saved already by the same settings and seeds; further graphs join it."""
+    if not SAVED.is_file():
+        return {}
+    old = json.loads(SAVED.read_text(encoding="utf-8"))
+    same = all(old[key] == value for key, value in (("seeds", seeds), ("settings", SAME), ("ways", WAYS)))
+    return dict(old["test"]) if same else {}
+
+
 def main() -> None:
     """Measures, saves docs/results/baselines.json, and writes the table of docs/baselines.md."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -155,7 +176,7 @@ def main() -> None:
     options = parser.parse_args()
     if not options.table:
         seeds = [int(seed) for seed in options.seeds.split(",")]
-        test: dict[str, Any] = {}
+        test = measured(seeds)
         for name in options.datasets.split(","):
             graph = open_graph(name)
             about = test[name] = {"rules alone": rules_alone(graph), "ways": {}}
@@ -164,7 +185,7 @@ def main() -> None:
                 mrr = {k: _shown(row[k]["mrr"]) for k in SHOWN if k in row}
                 print(name, way, mrr, [r["RUGE chose"] for r in row["by_seed"]], file=sys.stderr, flush=True)
             save("baselines", {"seeds": seeds, "settings": SAME, "ways": WAYS, "test": test})
-    write_table(json.loads((ROOT / "docs" / "results" / "baselines.json").read_text(encoding="utf-8")))
+    write_table(json.loads(SAVED.read_text(encoding="utf-8")))
 
 
 if __name__ == "__main__":

@@ -83,7 +83,7 @@ def page(paper: Paper, results: Mapping[str, Json], notes: Notes) -> str:
         '# The paper, reproduced'
     """
     parts = [HEADING + notes.opening, _summary(paper, results), "## All systems together"]
-    parts += [notes.tables[OVERVIEW].strip()] * (OVERVIEW in notes.tables)
+    parts += [notes.tables[OVERVIEW].strip()] if OVERVIEW in notes.tables else []
     parts.append(_together(overview(paper, results)))
     for table in paper.tables.values():
         parts.append(f"## {_title(table)}")

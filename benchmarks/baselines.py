@@ -20,7 +20,7 @@ from plogicnet.config import Config
 from plogicnet.graph import KnowledgeGraph, open_graph
 from results import ROOT, save
 
-DATASETS = ("umls", "kinship", "nations", "codex-s")
+DATASETS = ("umls", "kinship", "nations")
 RULES = {f"rules.min_precision.{p}": 0.6 for p in ("composition", "inverse", "symmetric", "subrelation")}
 SAME: dict[str, object] = {
     "device": "cpu",

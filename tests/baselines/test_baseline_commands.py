@@ -10,7 +10,6 @@ from plogicnet import PLogicNet
 from plogicnet.config import Config
 from plogicnet.errors import InputError
 from plogicnet.graph import demo_family
-from plogicnet.graph.datasets import locate
 from plogicnet.reproduction.tables import paper
 from small import SMALL, small_graph, write_small_graph
 from stopping import StoppedError, different, stop_at
@@ -151,9 +150,9 @@ def test_every_row_of_these_systems_has_a_run() -> None:
 
 
 @pytest.mark.parametrize("run", ["wn18rr-blp", "fb15k-ruge", "wn18-nne_aer"])
-def test_their_rows_run_on_umls(call: Call, tmp_path: Path, run: str) -> None:
-    """The smoke run; on the small graph where UMLS is not at hand."""
-    graph = "umls" if locate("umls") else write_small_graph(tmp_path)
+def test_their_rows_run(call: Call, tmp_path: Path, run: str) -> None:
+    """On the small graph; the smoke run of `reproduce` has every row on UMLS."""
+    graph = write_small_graph(tmp_path)
     small = ["--set=kge.steps=30", "--set=kge.dim=16", "--device=cpu", "--threads=1"]
     words = ["--run", "--only", run, "--graph", graph, "--out", tmp_path / "runs", "--results", tmp_path / "json"]
     shown = answer(call, "reproduce", *words, *small)

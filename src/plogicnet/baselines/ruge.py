@@ -15,6 +15,7 @@ from plogicnet.config import Baselines
 from plogicnet.graph import FloatArray, IntArray
 from plogicnet.grounding import Groundings
 from plogicnet.kge import VectorModel
+from plogicnet.kge.loss import weighted_mean
 from plogicnet.kge.sampling import Passes
 from plogicnet.kge.vector_model import Loss
 from plogicnet.mln import RuleModel
@@ -25,13 +26,16 @@ STREAM = 8
 
 @dataclass(frozen=True)
 class Ruge:
-    """A guide by soft labels: each step takes some hidden triples, labels them, and learns from them by cross-entropy.
+    """A guide by soft labels: each step takes some groundings, labels what they conclude, and learns it.
+
+    As in RUGE's own program a step sums over the groundings that it takes, not over all of them: where a triple has
+    hundreds, their sum would make its label 1 at once, however unsure each rule is.
 
     Attributes:
-        hidden: the hidden triples.
-        lift: how far the rules lift each one's label.
-        weight: what their mean loss counts beside the observed triples'.
-        batch: how many a step takes.
+        hidden: the hidden triple that each grounding concludes.
+        lift: how far each grounding lifts its label.
+        weight: what the triples' mean loss counts beside the observed ones'.
+        batch: how many groundings a step takes.
     """
 
     hidden: IntArray
@@ -48,12 +52,17 @@ class Ruge:
     def term(self, model: VectorModel, seed: int) -> Loss:
         """The softly labelled triples' mean cross-entropy; labels are made anew from the vectors as they stand."""
         passes = Passes(self.hidden, self.lift, self.batch, seed, model.device, STREAM)
+        entities = len(model.entity)
 
         def loss(step: int) -> torch.Tensor:
             b = passes.queries(step)
+            key = (b.relation * entities + b.known) * entities + b.answer
+            _, triple, times = torch.unique(key, return_inverse=True, return_counts=True)
+            lift = torch.zeros(len(times), device=model.device).index_add(0, triple, b.weight)[triple]
             score = model.answers(b)
-            label = soft_labels(torch.sigmoid(score.detach()), b.weight)
-            return self.weight * binary_cross_entropy_with_logits(score, label)
+            label = soft_labels(torch.sigmoid(score.detach()), lift)
+            each = binary_cross_entropy_with_logits(score, label, reduction="none")
+            return self.weight * weighted_mean(each, 1 / times[triple])  # a triple counts once
 
         return loss
 
@@ -72,7 +81,7 @@ def soft_labels(q: torch.Tensor, lift: torch.Tensor) -> torch.Tensor:
 
 
 def lifts(groundings: Groundings, truth: FloatArray, confidence: FloatArray, c: float) -> FloatArray:
-    """C · Σ λ_l · truth(premises) for each triple of O ∪ H, over the groundings that conclude it.
+    """C · λ_l · truth(premises) of each grounding; a label is lifted by their sum.
 
     How much a grounding asks of its hypothesis s: by the product t-norm its truth is 1 - π + π·s, π the product of its
     premises' truth, which grows by π with s.
@@ -83,11 +92,10 @@ def lifts(groundings: Groundings, truth: FloatArray, confidence: FloatArray, c: 
         >>> inverse = Chain((Move(0, forward=False),), relation=1)
         >>> network = ground_network(TripleSet.of([(0, 0, 1)], entities=2), [inverse], "distinct")
         >>> lifts(network, np.ones(2), np.array([0.8]), c=0.5)
-        array([0. , 0.4])
+        array([0.4])
     """
     premises = np.append(truth, 1.0)[groundings.premises].prod(axis=1)  # row -1, the padding, is true
-    asked = confidence[groundings.rule] * premises
-    return np.asarray(c * np.bincount(groundings.hypothesis, asked, len(groundings.triples)), dtype=np.float64)
+    return np.asarray(c * confidence[groundings.rule] * premises, dtype=np.float64)
 
 
 def make_ruge(model: RuleModel, settings: Baselines) -> Ruge | None:
@@ -99,7 +107,7 @@ def make_ruge(model: RuleModel, settings: Baselines) -> Ruge | None:
         >>> make_ruge(model, config.baselines)  # doctest: +SKIP
     """
     groundings = model.groundings
-    truth = groundings.observed.astype(np.float64)
-    lift = lifts(groundings, truth, model.rules.precision, settings.ruge_c)[~groundings.observed]
-    hidden = groundings.hidden
+    truth, new = groundings.observed.astype(np.float64), ~groundings.observed[groundings.hypothesis]
+    lift = lifts(groundings, truth, model.rules.precision, settings.ruge_c)[new]
+    hidden = groundings.triples.triples[groundings.hypothesis[new]]
     return Ruge(hidden, lift, settings.ruge_weight, settings.ruge_batch) if len(hidden) else None

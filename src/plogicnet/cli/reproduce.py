@@ -24,6 +24,9 @@ def reproduce(
         list[str] | None, typer.Argument(help="1, 2, 3, 4, 5, 8, 9, 10, fig2; all, if none is named.")
     ] = None,
     show_list: Annotated[bool, typer.Option("--list", help="Every row and its state.")] = False,
+    together: Annotated[
+        bool, typer.Option("--together", help="All systems of Tables 1 and 2 in one, on the same rules.")
+    ] = False,
     train: Annotated[bool, typer.Option("--run", help="Train what is missing; the cost is said first.")] = False,
     only: Annotated[
         list[str] | None, typer.Option("--only", help="Only this row; or a run's name: that run alone.")
@@ -85,6 +88,9 @@ def reproduce(
 
         for row in write_page(write, whole, found):
             print(f"{row}: far from the printed figures, and not discussed yet", file=sys.stderr)
+        return
+    if together:
+        _show_together(whole, found, data or [], graph is None, as_json)
         return
     shown = comparison.as_json(chosen, rows, found)
     if as_json:
@@ -161,6 +167,29 @@ def _train(
             again = "the same command"
             trained(folder, config, graphs[run.dataset], None, watch, out / "first-e-steps", again)
         print(add_entry(results, run, entry_of(folder), whole), file=sys.stderr)
+
+
+def _show_together(whole: "Paper", found: Mapping[str, Any], data: Sequence[str], printed: bool, as_json: bool) -> None:
+    """All systems in one table; the printed figures are of the paper's own data sets."""
+    from plogicnet.cli.show import console, table
+    from plogicnet.reproduction.comparison import TITLES
+    from plogicnet.reproduction.overview import FIGURES, overview
+    from plogicnet.reproduction.page import beside
+
+    rows = overview(whole, found)
+    for row in rows:
+        cells = {d: cell for d, cell in row["cells"].items() if not data or d in data}
+        row["cells"] = cells if printed else {d: cell | {"paper": {}} for d, cell in cells.items()}
+    if as_json:
+        print_json({"together": rows})
+        return
+    columns = [f"{d} {TITLES[figure]}" for d in rows[0]["cells"] for figure in FIGURES]
+    lines = [
+        [row["system"], row["rules"], *(beside(c, figure) for c in row["cells"].values() for figure in FIGURES)]
+        for row in rows
+    ]
+    title = "All systems of Tables 1 and 2 on the same rules: ours (the paper's)"
+    console().print(table(title, ["system", "rules", *columns], lines))
 
 
 def _states(about: Mapping[str, Any]) -> Any:

@@ -11,11 +11,14 @@ import yaml
 from plogicnet.errors import InputError
 from plogicnet.files import replacing, write_text
 from plogicnet.reproduction.comparison import FIGURE_OF_MARK, TITLES, Found, far, find, shown, state
+from plogicnet.reproduction.overview import ABSENT, FIGURES, overview
 from plogicnet.reproduction.results import Json
 from plogicnet.reproduction.tables import Line, Paper, Row, Table
 
 log = logging.getLogger(__name__)
 PLOT = "images/convergence.svg"
+OVERVIEW = "overview"
+"""What the text on all systems together is called among the notes."""
 HEADING = """<!-- made by `plogicnet reproduce --write docs/reproduction.md`; edit reproduction-notes.yaml instead -->
 # The paper, reproduced
 
@@ -79,7 +82,9 @@ def page(paper: Paper, results: Mapping[str, Json], notes: Notes) -> str:
         >>> page(paper(), {}, Notes("", {}, {})).splitlines()[1]
         '# The paper, reproduced'
     """
-    parts = [HEADING + notes.opening, _summary(paper, results)]
+    parts = [HEADING + notes.opening, _summary(paper, results), "## All systems together"]
+    parts += [notes.tables[OVERVIEW].strip()] if OVERVIEW in notes.tables else []
+    parts.append(_together(overview(paper, results)))
     for table in paper.tables.values():
         parts.append(f"## {_title(table)}")
         if table.key in notes.tables:
@@ -104,6 +109,31 @@ def _summary(paper: Paper, results: Mapping[str, Json]) -> str:
         counts = (len(states), len(states) - missing - unbuilt, sum(_is_far(row, results) for row in table.rows))
         lines.append(f"| {_title(table)} | " + " | ".join(str(n) for n in (*counts, missing, unbuilt)) + " |")
     return "\n".join(lines)
+
+
+def _together(rows: Sequence[Json]) -> str:
+    """A row a system, a column a data set's figure: ours, and what is printed in brackets."""
+    titles = [f"{dataset} {TITLES[figure]}" for dataset in rows[0]["cells"] for figure in FIGURES]
+    lines = [f"| | rules | {' | '.join(titles)} |", "|---|---|" + "--:|" * len(titles)]
+    for row in rows:
+        cells = [beside(cell, figure) for cell in row["cells"].values() for figure in FIGURES]
+        lines.append(f"| **{_text(row['system'])}** | {row['rules']} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def beside(cell: Json, figure: str) -> str:
+    """Ours with the printed figure in brackets; or why there is none of ours.
+
+    Example:
+        >>> beside({"state": "run, 1 seed", "paper": {"mrr": "0.730"}, "figures": {"mrr": 0.737}}, "mrr")
+        '0.737 (0.730)'
+        >>> beside({"state": "not run yet", "paper": {"mrr": "0.524"}}, "mrr")
+        'not run yet (0.524)'
+    """
+    if cell["state"] == ABSENT:
+        return "–"
+    ours = shown(figure, cell["figures"].get(figure)) if "figures" in cell else cell["state"]
+    return f"{ours} ({cell['paper'][figure].replace('-', '–')})" if cell["paper"] else str(ours)
 
 
 def _grid(table: Table, dataset: str, results: Mapping[str, Json]) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 from plogicnet.config import Config
 from plogicnet.errors import InputError
 from plogicnet.files import locked, write_text
-from plogicnet.reproduction.tables import Paper, Run
+from plogicnet.reproduction.tables import Paper, Run, preset
 
 log = logging.getLogger(__name__)
 Json = dict[str, Any]
@@ -83,7 +83,7 @@ def collected(place: Path, paper: Paper) -> tuple[Run, list[Json]]:
 
 
 def _config_of(content: Mapping[str, Any]) -> Config:
-    return Config().with_preset(content["preset"]).with_values(content["settings"])
+    return preset(content["preset"]).with_values(content["settings"])
 
 
 def is_of(content: Mapping[str, Any], run: Run) -> bool:
@@ -136,7 +136,7 @@ def result_of(run: Run, entries: Sequence[Mapping[str, Any]], paper: Paper) -> J
     """
     entries = sorted(entries, key=lambda entry: int(entry["seed"]))
     rows = paper.rows_of(run.name)
-    shown = min(iterations_of(run.config()), Config().with_preset(run.preset).em.iterations)
+    shown = min(iterations_of(run.config()), preset(run.preset).em.iterations)
     iterations = iterations_over(entries)
     at: Mapping[str, Any] = next((line for line in iterations if line["iteration"] == shown), {})
     return {

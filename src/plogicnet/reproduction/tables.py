@@ -28,7 +28,18 @@ class Run:
 
     def config(self, seed: int = 0) -> Config:
         """The preset, then the run's own settings."""
-        return Config(seed=seed).with_preset(self.preset).with_values(self.settings)
+        return replace(preset(self.preset), seed=seed).with_values(self.settings)
+
+
+@cache
+def preset(name: str) -> Config:
+    """A preset's settings; read once, as runs are compared by their settings often.
+
+    Example:
+        >>> preset("paper/wn18-rotate").kge.model
+        'RotatE'
+    """
+    return Config().with_preset(name)
 
 
 @dataclass(frozen=True)

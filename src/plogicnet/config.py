@@ -192,7 +192,7 @@ class Baselines:
     blp_iterations: int = setting(1000, "blp: steps of its EM, at most", low=0)
     ruge_c: float = setting(0.01, "ruge: C, how far a rule of confidence 1 lifts a soft label", low=0)
     ruge_weight: float = setting(1.0, "ruge: what the softly labelled triples count beside the observed ones", low=0)
-    ruge_batch: int = setting(1024, "ruge: softly labelled triples a step", low=1)
+    ruge_batch: int = setting(1024, "ruge: groundings a step", low=1)
     nne_aer_mu: float = setting(0.1, "nne_aer: mu, the weight of the entailments' penalty", low=0)
 
 

@@ -48,11 +48,11 @@ KILLS = """## Kills
 
 `make torture` runs the real program on a small graph, in a process of its own, and kills it: at a random moment; before
 a random one of the file operations in the run directory; or as a finished file is put in its place, with that file cut
-to a random length. After each kill the directory must be readable, a stop by SIGTERM or Ctrl-C must have said how to go
-on, and no EM iteration that was kept may be done again. Then the run is resumed, perhaps killed again as it resumes, and
-at the end compared with the uninterrupted one, file by file. *Lost*: something of this failed; *different*: other bytes,
-or a file too many. An E-step keeps its place every 20 steps here, so that kills fall between its checkpoints as they
-would in hours of training. Places are drawn from seeds; `python torture/kills.py --only KIND:SEED` repeats a run.
+to a random length. After each kill the directory must be readable, a stop by SIGTERM or Ctrl-C must have said how to
+go on, and no EM iteration that was kept may be done again. Then the run is resumed, perhaps killed again as it resumes,
+and at the end compared with the uninterrupted one, file by file. *Lost*: something of this failed; *different*: other
+bytes, or a file too many. An E-step keeps its place every 20 steps here, so that kills fall between its checkpoints as
+they would in hours of training. Places are drawn from seeds; `python torture/kills.py --only KIND:SEED` repeats a run.
 """
 
 

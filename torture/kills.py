@@ -82,12 +82,21 @@ class DifferentError(Exception):
 
 @dataclass(frozen=True)
 class Ended:
-    """A child's end: exit code, stderr, whether its fault came, seconds since the run directory was there."""
+    """A child's end.
+
+    Attributes:
+        code: its exit code.
+        said: its stderr.
+        struck: whether its fault came before its end.
+        seconds: since the run directory was there.
+        unheard: whether Python had to drop the interrupt, inside a library that cannot pass it on.
+    """
 
     code: int
     said: str
     struck: bool
     seconds: float
+    unheard: bool = False
 
 
 @dataclass(frozen=True)
@@ -124,10 +133,12 @@ class Harness:
         print(json.dumps(request), file=self._forks.stdin, flush=True)
         answer = json.loads(_line(self._forks))
         text = said.read_text(encoding="utf-8")
-        if "Traceback" in text:
+        unheard = "Exception ignored in" in text and "\nKeyboardInterrupt" in text
+        if "Traceback" in text and not unheard:
             raise LostError(f"a traceback: {text[-2000:]}")
-        struck = (answer["struck"] and answer["code"] != 0) or "torture: SIG" in text  # 0: it had ended before
-        return Ended(answer["code"], text, struck, answer["seconds"])
+        # where it comes to its end all the same, it had ended before the signal, or has not heard it
+        struck = (answer["struck"] and (answer["code"] != 0 or unheard)) or "torture: SIG" in text
+        return Ended(answer["code"], text, struck, answer["seconds"], unheard)
 
     def words(self, setting: Setting, run: Path) -> Words:
         """The command's words for one run directory."""
@@ -187,7 +198,7 @@ class Harness:
             ended = self.call(todo, run, fault)
             reached = _not_gone_back(reached, ended.said)
             if ended.struck:
-                life.struck(planned.pop(0), run, todo[0] == "resume")
+                life.struck(planned.pop(0), run, todo[0] == "resume", ended.unheard)
                 if number != signal.SIGKILL:
                     _require_words(ended, run, before)
                 self._require_readable(run)
@@ -243,12 +254,14 @@ class Life:
     verdict: str = "survived"
     why: str = ""
 
-    def struck(self, fault: dict[str, Any], run: Path, resuming: bool) -> None:
+    def struck(self, fault: dict[str, Any], run: Path, resuming: bool, unheard: bool) -> None:
         """Counts a fault that came, and what it left."""
         place = next(key for key in ("moment", "operation", "rename") if key in fault)
         self.places.append(f"{place} {fault[place]:g}")
         self.resuming += resuming
-        if (run / "metrics.json").exists():
+        if unheard:
+            self.left["the program running, Ctrl-C dropped by a library"] += 1
+        elif (run / "metrics.json").exists():
             self.left["a complete run"] += 1
         elif not (run / "run.json").exists():
             self.left["nothing saved yet"] += 1
@@ -321,7 +334,8 @@ def campaign(harness: Harness, kills: int, seed: int) -> dict[str, Any]:
                     failures.append(life.why)
                     print(life.why, file=sys.stderr)
                 done += count
-                advance(count, f"{len(failures)} failed")
+                a_minute = 60 * done / (time.monotonic() - began)
+                advance(count, f"{a_minute:.0f} a minute, {len(failures)} failed")
     except KeyboardInterrupt:
         stopped = True
     return {
@@ -361,7 +375,8 @@ def main() -> None:
     if asked.write:
         from reliability import write
 
-        sys.exit(bool(figures["failures"]) or not write(figures))
+        passed = write(figures)
+        sys.exit(bool(figures["failures"]) or not passed)
     sys.exit(bool(figures["failures"]))
 
 

@@ -19,17 +19,17 @@ import child  # noqa: E402
 import kills  # noqa: E402
 import reliability  # noqa: E402
 
-SEED = 0
-"""Its draws ask for few uninterrupted runs to compare with."""
+SEED = 349
+"""Draws eight kills in one round of the kinds, and three settings."""
 
 
 def test_killed_anywhere_and_resumed_trainings_end_with_the_same_files() -> None:
     """If this fails: what it prints names the run that `python torture/kills.py --only KIND:SEED` repeats."""
-    command = [sys.executable, str(ROOT / "torture" / "kills.py"), "--kills=8", f"--seed={SEED}"]
+    command = [sys.executable, str(ROOT / "torture" / "kills.py"), "--kills=1", f"--seed={SEED}"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     figures = json.loads(done.stdout)
-    assert figures["kills"] >= 8
+    assert figures["kills"] >= len(kills.KINDS)
     assert figures["failures"] == []
     for kind, of in figures["kinds"].items():
         assert of["tried"] == of["survived"] > 0, kind

@@ -307,7 +307,7 @@ def require_same_without_forks(harness: Harness) -> None:
 
 
 def campaign(harness: Harness, kills: int, seed: int) -> dict[str, Any]:
-    """Figures by kind of fault, by setting, and by what the faults left; every kind in turn until there are enough.
+    """Figures by kind of fault, by setting, and by what the faults left; every kind in turn, in whole rounds.
 
     Example:
         >>> with started(Path("here")) as harness:  # doctest: +SKIP
@@ -321,7 +321,7 @@ def campaign(harness: Harness, kills: int, seed: int) -> dict[str, Any]:
     stopped = False
     try:
         with for_stderr()("torture, kills", kills) as advance:
-            while done < kills:
+            while done < kills or runs % len(KINDS):
                 kind = list(KINDS)[runs % len(KINDS)]
                 life = harness.life(kind, seed + runs // len(KINDS))
                 count, runs = len(life.places), runs + 1

@@ -20,6 +20,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 OPERATIONS = {"open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.listdir", "os.scandir", "os.utime"}
+HEARD = (signal.SIGINT, signal.SIGTERM)
 OFTEN = 20
 """Steps after which an E-step keeps its place here: a minute's work, in a training that takes less than a second."""
 LONGEST = 120.0
@@ -79,6 +80,10 @@ def become(request: dict[str, Any]) -> int:
     fault = Fault(Path(request["run"]), request)
     sys.addaudithook(fault)
     try:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, HEARD)
+    except KeyboardInterrupt:
+        return 130  # it came before the program had begun
+    try:
         cli.main()
     except SystemExit as end:
         say(f"{fault.operations} operations, {fault.renames} renames")
@@ -125,6 +130,7 @@ def main() -> None:
     others = [file for file in Path("/proc/self/task").glob("*/comm") if file.parent.name != str(os.getpid())]
     if threads := {file.read_text().strip() for file in others} - {"jemalloc_bg_thd"}:  # that one knows of forks
         raise SystemExit(f"torture: a process with other threads must not be forked: {threads}")
+    signal.pthread_sigmask(signal.SIG_BLOCK, HEARD)  # until a child is the program
     gc.freeze()  # a child need not copy what it only inherits
     print("ready", flush=True)
     for line in iter(sys.stdin.readline, ""):

@@ -89,7 +89,7 @@ class Ended:
         said: its stderr.
         struck: whether its fault came before its end.
         seconds: since the run directory was there.
-        unheard: whether Python had to drop the interrupt, inside a library that cannot pass it on.
+        unheard: whether Python dropped the interrupt, in a callback or a library that cannot pass it on.
     """
 
     code: int
@@ -129,6 +129,7 @@ class Harness:
     def call(self, words: Words, run: Path, fault: dict[str, Any] | None = None) -> Ended:
         """The program with these words, in a forked process, with a fault if one is given."""
         said = self.folder / "said.txt"
+        said.write_text("", encoding="utf-8")
         request = {"words": words, "run": str(run), "said": str(said)} | (fault or {})
         print(json.dumps(request), file=self._forks.stdin, flush=True)
         answer = json.loads(_line(self._forks))
@@ -260,7 +261,7 @@ class Life:
         self.places.append(f"{place} {fault[place]:g}")
         self.resuming += resuming
         if unheard:
-            self.left["the program running, Ctrl-C dropped by a library"] += 1
+            self.left["the program running: Ctrl-C came where Python drops it"] += 1
         elif (run / "metrics.json").exists():
             self.left["a complete run"] += 1
         elif not (run / "run.json").exists():

@@ -37,7 +37,7 @@ What is promised of a training that is broken off, by whatever: **its run direct
 `plogicnet resume RUN` goes on to the same files, byte for byte, as if nothing had happened** (on a CPU; but for
 `timings.json` and `log.txt`).
 
-- Ctrl-C and SIGTERM end the step in hand, save, and say how to go on: no step is lost.
+- Ctrl-C and SIGTERM end the step in hand, save, and say how to go on: no step of an E-step is done again.
 - A kill or a crash loses at most the work since the last checkpoint: an E-step keeps its place once a minute, and each
   EM iteration is kept when it is over. What came before is not done again.
 - Before anything is saved, `resume` says so, and `train` begins anew in the same directory.

@@ -1,6 +1,6 @@
 # make demo   the whole story on the built-in family graph
 # make test   linters, types and every test
-# make dist   wheel and sdist, tried in an empty environment; make licences, make fuzz: see CONTRIBUTING.md
+# make dist   wheel and sdist, tried in an empty environment; make licences, make fuzz, make torture: see CONTRIBUTING.md
 # Each makes .venv and installs what it needs; a second call is quick.
 PYTHON ?= python3
 VENV := .venv
@@ -8,8 +8,9 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 FUZZ_MINUTES ?= 2
+TORTURE_KILLS ?= 300
 
-.PHONY: demo test check unit format dist licences fuzz clean
+.PHONY: demo test check unit format dist licences fuzz torture clean
 
 demo: $(VENV)/.core
 	@$(BIN)/plogicnet demo
@@ -46,6 +47,10 @@ licences: $(VENV)/.dev
 
 fuzz: $(VENV)/.fuzz
 	$(BIN)/python fuzz/campaign.py --minutes $(FUZZ_MINUTES)
+
+# Also runs the tests of other faults, and writes docs/reliability.md.
+torture: $(VENV)/.dev
+	$(BIN)/python torture/kills.py --kills $(TORTURE_KILLS) --write
 
 $(VENV)/.core: pyproject.toml constraints.txt
 	@echo "installing plogicnet into $(VENV) (once; a minute or two)" >&2

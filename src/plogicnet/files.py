@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 import shutil
 import sys
 from collections.abc import Iterator
@@ -31,8 +32,21 @@ def replacing(path: Path) -> Iterator[Path]:
         with beside.open("rb") as written:
             os.fsync(written.fileno())
         beside.replace(path)
+    except Exception as error:
+        reason = _of_the_system(error)
+        if reason is None or (isinstance(error, OSError) and str(part) not in str(error.filename or part)):
+            raise  # of another file, or no fault of the system's
+        raise OSError(reason, os.strerror(reason), str(path)) from error
     finally:
         shutil.rmtree(part, ignore_errors=True)
+
+
+def _of_the_system(error: Exception) -> int | None:
+    """The number of what the operating system refused; some libraries tell it in words alone."""
+    if isinstance(error, OSError) and error.errno:
+        return error.errno
+    told = re.search(r"\bos error (\d+)|\berrno (\d+)", str(error), re.IGNORECASE)
+    return int(told[1] or told[2]) if told else None
 
 
 def clear_parts(directory: Path) -> None:
@@ -66,6 +80,27 @@ def locked(directory: Path, wait: bool = False) -> Iterator[None]:
             except OSError:  # some network file systems have no locks
                 log.warning("%s: no lock could be had here; see that nothing else writes to it", directory)
         yield
+
+
+def in_use(directory: Path) -> bool:
+    """Whether a process keeps other writers out of a directory.
+
+    Example:
+        >>> in_use(Path("nowhere"))
+        False
+    """
+    if sys.platform == "win32":
+        return False
+    import fcntl
+
+    try:
+        with (directory / ".lock").open("rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # no lock was ever taken here, or none can be had
+        return False
+    return False
 
 
 def write_text(path: Path, text: str) -> None:

@@ -1,5 +1,7 @@
 """Whole files or none: everything the program writes is written beside its place and renamed into it."""
 
+import errno
+import hashlib
 import logging
 import os
 import re
@@ -12,6 +14,8 @@ from pathlib import Path
 from plogicnet.errors import InputError
 
 log = logging.getLogger(__name__)
+LOCKED: dict[Path, int] = {}
+"""The directories that this process keeps others out of, with the number of the file that it has locked."""
 
 
 @contextmanager
@@ -49,6 +53,22 @@ def _of_the_system(error: Exception) -> int | None:
     return int(told[1] or told[2]) if told else None
 
 
+def checksum(file: Path) -> str:
+    """The SHA-256 of a file's content; nothing where there is no such file, or the disk cannot give it.
+
+    Example:
+        >>> checksum(Path("nowhere"))
+        ''
+    """
+    try:
+        with file.open("rb") as opened:
+            return hashlib.file_digest(opened, "sha256").hexdigest()
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.EIO):
+            raise
+        return ""
+
+
 def clear_parts(directory: Path) -> None:
     """Removes what a killed process left half written; only for one that holds the lock.
 
@@ -68,6 +88,7 @@ def locked(directory: Path, wait: bool = False) -> Iterator[None]:
         ...     ...
     """
     with (directory / ".lock").open("w") as lock:
+        place = directory.resolve()
         if sys.platform != "win32":
             import fcntl
 
@@ -79,7 +100,25 @@ def locked(directory: Path, wait: bool = False) -> Iterator[None]:
                 ) from None
             except OSError:  # some network file systems have no locks
                 log.warning("%s: no lock could be had here; see that nothing else writes to it", directory)
-        yield
+        LOCKED[place] = os.fstat(lock.fileno()).st_ino
+        try:
+            yield
+        finally:
+            del LOCKED[place]
+
+
+def still_locked(directory: Path) -> bool:
+    """False where this process locked a directory that has been removed since, or replaced by another.
+
+    Example:
+        >>> still_locked(Path("runs/family"))
+        True
+    """
+    inode = LOCKED.get(directory.resolve())
+    try:
+        return inode is None or (directory / ".lock").stat().st_ino == inode
+    except FileNotFoundError:
+        return False
 
 
 def in_use(directory: Path) -> bool:

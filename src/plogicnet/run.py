@@ -1,6 +1,5 @@
 """A run directory: everything needed to evaluate, predict and explain, in files that people and programs can read."""
 
-import errno
 import hashlib
 import json
 import logging
@@ -22,7 +21,7 @@ from safetensors.numpy import load_file
 
 from plogicnet.config import Config
 from plogicnet.errors import InputError
-from plogicnet.files import clear_parts, in_use, replacing, write_text
+from plogicnet.files import checksum, clear_parts, in_use, replacing, still_locked, write_text
 from plogicnet.graph import SPLITS, FloatArray, KnowledgeGraph, Vocabulary, quoted, read_labels, read_parquet
 from plogicnet.rules import RuleTable, Statement, statements_of
 from plogicnet.version import VERSION
@@ -123,8 +122,8 @@ def _write_begun(path: Path, graph: KnowledgeGraph) -> None:
 
 def _restore(path: Path, graph: KnowledgeGraph) -> None:
     """Writes again what vanished of the graph's files while training went; an error where all did."""
-    if not path.is_dir():
-        raise InputError(f"{path} is gone: the run directory was removed or renamed while it was being written to")
+    if not path.is_dir() or not still_locked(path):
+        raise InputError(f"{path} is gone: the run directory was removed or replaced while it was being written to")
     gone = [name for name in (BEGUN, *GRAPH[:3]) if not (path / name).is_file()]
     if gone:
         log.warning("%s: written again, for it had vanished: %s", path, ", ".join(gone))
@@ -158,15 +157,19 @@ def keep(
     if folder.exists():
         shutil.rmtree(folder)
     folder.mkdir(parents=True)
-    _write_outcome(folder, graph, outcome)
     reached = {"candidates": candidates, "lambda": outcome.lambda_, "best": best, "final": final}
-    _write_sealed(folder / REACHED, reached, OUTCOME)
+    try:
+        _write_outcome(folder, graph, outcome)
+        _write_sealed(folder / REACHED, reached, OUTCOME)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)  # half of it is of no use, and takes room on a full disk
+        raise
     for place in (path / CHECKPOINT).glob(f"{Path(E_STEP).stem}*"):
         place.unlink()  # that E-step is over
-    needed = {outcome.iteration, best}
+    needed = [outcome.iteration, best]
     for before in [i for i in _kept(path) if i < outcome.iteration][-1:]:
         with suppress(DamageError):
-            needed |= {before, _read_sealed(path / CHECKPOINT / str(before) / REACHED)[0]["best"]}
+            needed += [before, _read_sealed(path / CHECKPOINT / str(before) / REACHED)[0].get("best", before)]
     for other in _kept(path):
         if other not in needed:
             shutil.rmtree(path / CHECKPOINT / str(other))
@@ -253,7 +256,7 @@ def read_config(path: Path) -> Config:
 
 def _write_sealed(file: Path, content: Mapping[str, object], names: Sequence[str]) -> None:
     """A JSON file with the checksums of the files that it stands for, so many as there are, and with its own."""
-    sums = {name: _digest_of(file.parent / name) for name in names if (file.parent / name).is_file()}
+    sums = {name: checksum(file.parent / name) for name in names if (file.parent / name).is_file()}
     content = {**content, SUMS: sums}
     sums[file.name] = _digest(json.dumps(content).encode())
     write_text(file, json.dumps(content, indent=1) + "\n")
@@ -275,7 +278,7 @@ def _require_whole(folder: Path, sums: Mapping[str, str], names: Sequence[str]) 
     for name in names:
         if name in sums and not (folder / name).is_file():
             raise DamageError(f"{folder} is damaged: its file {name} is missing; {PUT_BACK}")
-        if name in sums and _digest_of(folder / name) != sums[name]:
+        if name in sums and checksum(folder / name) != sums[name]:
             raise DamageError(
                 f"{folder / name} is damaged, or was edited by hand: it does not fit its checksum; {PUT_BACK}"
             )
@@ -283,17 +286,6 @@ def _require_whole(folder: Path, sums: Mapping[str, str], names: Sequence[str]) 
 
 def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
-
-
-def _digest_of(file: Path) -> str:
-    """Of a file's content; nothing where the disk cannot give it."""
-    try:
-        with file.open("rb") as opened:
-            return hashlib.file_digest(opened, "sha256").hexdigest()
-    except OSError as error:
-        if error.errno not in (errno.ENOENT, errno.EIO):
-            raise
-        return ""
 
 
 def _write_outcome(folder: Path, graph: KnowledgeGraph, outcome: "Outcome") -> None:
@@ -431,6 +423,8 @@ def _read_kept(path: Path, config: Config, graph: KnowledgeGraph, iteration: int
     reached, _ = _read_sealed(path / CHECKPOINT / str(iteration) / REACHED)
     patience, leader = bool(config.em.patience), reached["best"]
     last = outcome(iteration, patience and leader == iteration)
+    if leader not in _kept(path):
+        raise DamageError(f"{path / CHECKPOINT} is damaged: the best EM iteration is missing")
     best = (last if leader == iteration else outcome(leader, best=True)) if patience else None
     return Unfinished(config, graph, [], last, best, reached["candidates"], final=reached.get("final", False))
 
@@ -473,11 +467,12 @@ def _read_begun(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
 
 def _require_format(path: Path) -> None:
     about = _read_json(path / BEGUN) if (path / BEGUN).is_file() else {}
-    number, version = about.get("format", FORMAT), str(about.get("version", ""))
+    number, version = about.get("format", FORMAT), about.get("version")
     if isinstance(number, bool) or not isinstance(number, int) or number < 1:
         raise DamageError(f"{path / BEGUN} is damaged: it tells no format of runs; {PUT_BACK}")
     if number > FORMAT:
-        writer = version if re.fullmatch(r"[\w.+!-]{1,40}", version) else "of a version that is no version"
+        named = isinstance(version, str) and re.fullmatch(r"[\w.+!-]{1,40}", version)
+        writer = version if named else "of a version that is no version"
         raise InputError(
             f"{path} was written by plogicnet {writer}, a newer version than this ({VERSION});"
             " update plogicnet to open it"
@@ -522,7 +517,7 @@ def _read_metrics(path: Path, edited: bool = False) -> dict[str, Any]:
 
 
 def _require_unedited(path: Path, sums: Mapping[str, str]) -> None:
-    if "rules.tsv" in sums and _digest_of(path / "rules.tsv") != sums["rules.tsv"]:
+    if "rules.tsv" in sums and checksum(path / "rules.tsv") != sums["rules.tsv"]:
         raise InputError(
             f"{path}: rules.tsv was edited, or is damaged; `plogicnet refit {path}` learns the weights of its rules,"
             " or put it back as it was"

@@ -7,12 +7,12 @@ by hand, runs of other versions.
 import errno
 import json
 import os
-import resource
 import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -23,6 +23,7 @@ from calling import Call, answer
 from plogicnet import PLogicNet, run
 from plogicnet.config import Config
 from plogicnet.files import locked
+from plogicnet.graph import open_graph
 from plogicnet.progress import Progress, silent
 from plogicnet.run import read_rules
 from small import SMALL, small_graph, write_small_graph
@@ -31,19 +32,21 @@ from stopping import StoppedError, different, files_of, stop_at, without_sums
 STEPS = 70
 ASKED = ("--head", "man0", "--relation", "husband")
 READING = (("evaluate",), ("predict", *ASKED), ("explain", "man0", "husband", "woman0"), ("doctor",))
-QUICK = [f"--set={key}={value}" for key, value in (SMALL | {"kge.steps": 20}).items()]
+THREE = SMALL | {"kge.steps": STEPS, "em.iterations": 3}
+SETTINGS = [f"--set={key}={value}" for key, value in THREE.items()]
+QUICK = [*SETTINGS, "--set=kge.steps=20", "--set=em.iterations=2"]
 
 
-def trained(out: Path, progress: Progress = silent, **values: object) -> Path:
-    config = Config().with_values(SMALL | {"kge.steps": STEPS} | {k.replace("__", "."): v for k, v in values.items()})
-    PLogicNet(config).fit(small_graph(), progress, out=out)
+def trained(out: Path, graph: Path, values: dict[str, object], progress: Progress = silent) -> Path:
+    config = Config().with_values(THREE | values)
+    PLogicNet(config).fit(open_graph(str(graph)), progress, out=out)
     return out
 
 
-def stopped(out: Path, progress: Progress, **values: object) -> Path:
+def stopped(out: Path, graph: Path, values: dict[str, object], progress: Progress) -> Path:
     """A training that was broken off where `progress` says."""
     with pytest.raises((StoppedError, KeyboardInterrupt)):
-        trained(out, progress, **values)
+        trained(out, graph, values, progress)
     return out
 
 
@@ -53,26 +56,26 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def whole(graph: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A complete run of three iterations; tests copy it before they change it."""
-    return trained(tmp_path_factory.mktemp("faults") / "run", em__iterations=3)
+    return trained(tmp_path_factory.mktemp("faults") / "run", graph, {})
 
 
 @pytest.fixture(scope="module")
-def begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def begun(graph: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same training, stopped in its third E-step, with iterations 1 and 2 on disk."""
     progress = stop_at("training", 3, 50, KeyboardInterrupt)
-    return stopped(tmp_path_factory.mktemp("faults") / "run", progress, em__iterations=3)
+    return stopped(tmp_path_factory.mktemp("faults") / "run", graph, {}, progress)
 
 
 @pytest.fixture
 def complete(whole: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(whole, tmp_path / "run"))
+    return Path(shutil.copytree(whole, tmp_path / "complete"))
 
 
 @pytest.fixture
 def unfinished(begun: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(begun, tmp_path / "run"))
+    return Path(shutil.copytree(begun, tmp_path / "unfinished"))
 
 
 def refused(call: Call, *words: object) -> str:
@@ -109,6 +112,58 @@ def truncated(file: Path, size: int) -> None:
         opened.truncate(size)
 
 
+Done = tuple[int, str, str]
+"""Exit code, stdout, stderr."""
+NAMESPACE = ["unshare", "--user", "--map-root-user", "--mount"]
+CHILD = """
+import contextlib, io, json, subprocess, sys
+
+import plogicnet.cli
+
+done = []
+for first, *words in json.load(sys.stdin):
+    if first.startswith("!"):
+        result = subprocess.run([first[1:], *words], capture_output=True, text=True)
+        done.append((result.returncode, result.stdout, result.stderr))
+        continue
+    sys.argv, out, said = ["plogicnet", first, *words], io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(said), contextlib.suppress(SystemExit):
+        code = None
+        try:
+            plogicnet.cli.main()
+        except SystemExit as ended:
+            code = ended.code
+    done.append((code, out.getvalue(), said.getvalue()))
+json.dump(done, sys.stdout)
+"""
+"""One command after another; with a ! they are the system's."""
+
+
+def in_a_child(commands: Sequence[Sequence[object]], on: Path | None = None, options: str = "") -> list[Done]:
+    """What commands do in a process of their own, where asked for with a file system of their own at a place."""
+    words = [sys.executable, "-c", CHILD]
+    if on is not None:
+        mount = f'mount -t tmpfs -o {options} none "$0" && exec "$@"'
+        words = [*NAMESPACE, "sh", "-c", mount, str(on), *words]
+    asked = json.dumps([list(map(str, command)) for command in commands])
+    env = os.environ | {"NO_COLOR": "1", "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
+    child = subprocess.run(words, input=asked, capture_output=True, text=True, env=env, timeout=300, check=False)
+    assert child.returncode == 0, child.stderr
+    done = [(code, out, said) for code, out, said in json.loads(child.stdout)]
+    assert not [said for _, _, said in done if "Traceback" in said]
+    return done
+
+
+@pytest.fixture(scope="module")
+def mountable() -> None:
+    try:
+        allowed = subprocess.run([*NAMESPACE, "true"], capture_output=True, check=False).returncode == 0
+    except OSError:
+        allowed = False
+    if not allowed:
+        pytest.skip("the system permits no mounts of one's own")
+
+
 # Damaged and truncated files
 
 OUTCOME = ("rules.tsv", "hidden.parquet", "history.jsonl", "embeddings.safetensors")
@@ -129,8 +184,8 @@ def test_a_damaged_file_of_a_complete_run_is_named(call: Call, complete: Path, n
     WAYS[way](complete / name)
     if (name, way) == ("run.json", "removed"):  # a run of the first versions had none
         without_sums(complete)
-    harmless = name in ("metrics.json", "run.json") and way in ("one byte short", "removed")  # its last line's end
-    if harmless and name != "metrics.json" or (name, way) == ("metrics.json", "one byte short"):
+    end_of_line = name in ("metrics.json", "run.json") and way == "one byte short"
+    if end_of_line or (name, way) == ("run.json", "removed"):
         assert [answer(call, *words[:1], complete, *words[1:]) for words in READING[1:2]] == answers
         return
     for command, *words in READING:
@@ -182,14 +237,15 @@ def test_where_no_checkpoint_is_whole_training_begins_anew(call: Call, whole: Pa
 
 
 @pytest.mark.parametrize("damaged", ["last", "best", "all"])
-def test_the_best_iteration_is_kept_with_the_last_ones(call: Call, tmp_path: Path, damaged: str) -> None:
+def test_the_best_iteration_is_kept_with_the_last_ones(call: Call, graph: Path, tmp_path: Path, damaged: str) -> None:
     """With em.patience the best iteration is given back: it must be had whichever of them is damaged."""
-    values = {"kge__model": "ComplEx", "kge__recipe": "one_vs_all", "kge__learning_rate": 0.1, "em__iterations": 9}
-    same = trained(tmp_path / "whole", em__patience=2, **values)
+    values = {"kge.model": "ComplEx", "kge.recipe": "one_vs_all", "kge.learning_rate": 0.1, "em.iterations": 9}
+    values |= {"em.patience": 2, "kge.steps": 30}
+    same = trained(tmp_path / "whole", graph, values)
     best = json.loads((same / "metrics.json").read_text())["iteration"]
     reached = len((same / "history.jsonl").read_text().splitlines())
     assert reached == best + 2
-    there = stopped(tmp_path / "run", stop_at("training", reached, 50), em__patience=2, **values)
+    there = stopped(tmp_path / "run", graph, values, stop_at("training", reached))
     kept = sorted(int(p.name) for p in (there / "checkpoint").iterdir() if p.is_dir())
     assert kept == [best, best + 1]
     for iteration in {"last": kept[-1:], "best": kept[:1], "all": kept}[damaged]:
@@ -233,9 +289,9 @@ def test_damaged_written_rules(call: Call, tmp_path: Path) -> None:
 # The E-step's place
 
 
-def test_a_damaged_place_of_an_e_step(call: Call, whole: Path, tmp_path: Path) -> None:
+def test_a_damaged_place_of_an_e_step(call: Call, whole: Path, unfinished: Path, tmp_path: Path) -> None:
     """The earlier one is used, else the E-step begins anew; the bytes at the end are the same."""
-    first = stopped(tmp_path / "first", stop_at("training", 3, 50, KeyboardInterrupt), em__iterations=3)
+    first = unfinished
     with pytest.raises(KeyboardInterrupt):
         PLogicNet.resume(first, progress=stop_at("training", 1, STEPS - 50, KeyboardInterrupt))
     last, before = (first / "checkpoint" / f"e_step{word}.safetensors" for word in ("", ".before"))
@@ -305,20 +361,20 @@ def test_settings_edited_before_more_iterations(call: Call, complete: Path) -> N
 def test_a_run_of_an_older_version_opens(call: Call, whole: Path, complete: Path, unfinished: Path) -> None:
     without_sums(complete)
     for command, *words in READING:
-        assert answer(call, command, complete, *words) | {"run": ""} == answer(call, command, whole, *words) | {
-            "run": ""
-        }
+        told, same = (answer(call, command, there, *words) | {"run": ""} for there in (complete, whole))
+        assert told == same
     without_sums(unfinished)
     (unfinished / "checkpoint" / "written.rules").unlink()  # there was none where no rules were given
     shutil.rmtree(unfinished / "checkpoint" / "1")  # nor was the iteration before the last kept
-    resumed(call, unfinished, same_as=whole)
+    assert call("resume", unfinished)[0] == 0
+    assert set(different(whole, unfinished)) == {".lock", "run.json"}
 
 
-def test_more_iterations_for_a_run_of_an_older_version(call: Call, complete: Path, tmp_path: Path) -> None:
-    same = trained(tmp_path / "whole", em__iterations=4)
+def test_more_iterations_for_a_run_of_an_older_version(call: Call, complete: Path, graph: Path, tmp_path: Path) -> None:
+    same = trained(tmp_path / "whole", graph, {"em.iterations": 4})
     without_sums(complete)
     assert call("resume", complete, "--set", "em.iterations=4")[0] == 0
-    assert different(same, complete) == [".lock", "run.json"]
+    assert different(same, complete) == ["run.json"]
 
 
 @pytest.mark.parametrize("version", ["9.9", "", None, "\x1b[31m\n" * 99, {"a": 1}, "x" * 100_000])
@@ -382,6 +438,25 @@ def test_a_run_directory_removed_while_it_trains(
     assert not there.exists(), "half a run is made again"
 
 
+def test_a_run_directory_replaced_while_it_trains(
+    call: Call, graph: Path, whole: Path, at_step: AtStep, tmp_path: Path
+) -> None:
+    """As where a person removes it and begins again, and the first training was not stopped: it spoils nothing."""
+    there = tmp_path / "run"
+
+    def replace() -> None:
+        shutil.rmtree(there)
+        shutil.copytree(whole, there)
+        (there / ".lock").touch()
+
+    at_step("training", 2, replace)
+    code, out, said = call("train", graph, "--out", there, *QUICK)
+    assert (code, out) == (2, "")
+    assert f"{there} is gone: the run directory was removed or replaced" in said
+    assert {name for name in different(whole, there) if not name.startswith("checkpoint/e_step")} <= {".lock"}
+    assert call("evaluate", there)[0] == 0
+
+
 def test_files_removed_while_it_trains_are_written_again(
     call: Call, graph: Path, at_step: AtStep, tmp_path: Path
 ) -> None:
@@ -424,24 +499,21 @@ def test_a_file_that_vanishes_while_a_run_is_opened(
 
 
 def test_a_second_process_is_told_so(call: Call, graph: Path, at_step: AtStep, tmp_path: Path) -> None:
-    """While a real training goes, every other command is tried on its run."""
-    there, said = tmp_path / "run", {}
-
-    def others() -> None:
-        commands = [("train", graph, "--out", there, *QUICK), ("resume", there), ("refit", there), ("rules", there)]
-        for words in [*commands, ("evaluate", there), ("predict", there, *ASKED)]:
-            done = subprocess.run(
-                [sys.executable, "-m", "plogicnet", *map(str, words)], capture_output=True, text=True, check=False
-            )
-            said[words[0]] = (done.returncode, done.stdout, done.stderr)
-
-    at_step("training", 2, others)
-    code, _, errors = call("train", graph, "--out", there, *QUICK)
-    assert code == 0, errors
-    assert set(said) == {"train", "resume", "refit", "rules", "evaluate", "predict"}
-    for command, (status, out, message) in said.items():
-        assert (status, out) == (2, ""), command
-        assert f"{there}: another process is writing here" in message, command
+    """While a real training goes, every other command is tried on its run by another process."""
+    there = tmp_path / "run"
+    commands = [
+        ("train", graph, "--out", there, *QUICK),
+        *((c, there) for c in ("resume", "refit", "rules", "evaluate")),
+    ]
+    commands.append(("predict", there, *ASKED))
+    done: list[Done] = []
+    at_step("training", 2, lambda: done.extend(in_a_child(commands)))
+    code, _, said = call("train", graph, "--out", there, *QUICK)
+    assert code == 0, said
+    assert len(done) == len(commands)
+    for words, (status, out, message) in zip(commands, done, strict=True):
+        assert (status, out) == (2, ""), words
+        assert f"{there}: another process is writing here" in message, words
     assert call("evaluate", there)[0] == 0
     assert call("train", graph, "--out", tmp_path / "whole", *QUICK)[0] == 0
     assert different(tmp_path / "whole", there) == []
@@ -482,57 +554,39 @@ def test_readers_beside_a_refit_see_one_run_or_the_other(complete: Path) -> None
 # Full disks and read-only places
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="the limits and mounts of Linux")
-NAMESPACE = ["unshare", "--user", "--map-root-user", "--mount"]
 
 
-def child(command: list[str], limit: int | None = None) -> subprocess.CompletedProcess[str]:
-    """The real program in a process of its own, which can write no file larger than the limit."""
-    env = os.environ | {"NO_COLOR": "1", "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
+@contextmanager
+def no_file_larger(size: int) -> Iterator[None]:
+    """As on a full disk, for any user: a write fails in its middle."""
+    import resource
 
-    def bound() -> None:
-        if limit is not None:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-
-    return subprocess.run(command, capture_output=True, text=True, env=env, timeout=120, check=False, preexec_fn=bound)
-
-
-def program(*words: object) -> list[str]:
-    return [sys.executable, "-m", "plogicnet", *map(str, words)]
-
-
-@pytest.fixture(scope="module")
-def mountable() -> None:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:
-        done = subprocess.run([*NAMESPACE, "true"], capture_output=True, check=False)
-    except OSError:
-        pytest.skip("there is no unshare")
-    if done.returncode:
-        pytest.skip("the system permits no mounts of one's own")
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def on_a_mount(there: Path, options: str, script: str) -> subprocess.CompletedProcess[str]:
-    """A shell script with a file system of its own at a place; what it holds is lost with the script."""
-    words = f"set -e; mount -t tmpfs -o {options} none '{there}'; set +e; {script}"
-    return child([*NAMESPACE, "sh", "-c", words])
-
-
-LIMITS = {"embeddings.safetensors": 1_500, "e_step.safetensors": 3_500, "graph.parquet": 1_200}
+LIMITS = {"config.yaml": 1_000, "graph.parquet": 1_500, "e_step.safetensors": 3_500, "metrics.json": 10_000}
+"""Bytes that are too few for this file, and enough for those written before it."""
 
 
 @LINUX
 @pytest.mark.parametrize("name", LIMITS)
 def test_a_file_that_may_not_grow(call: Call, graph: Path, whole: Path, tmp_path: Path, name: str) -> None:
-    """As on a full disk, for any user: the write fails in its middle."""
     there = tmp_path / "run"
-    words = [f"--set={k}={v}" for k, v in (SMALL | {"kge.steps": STEPS, "em.iterations": 3}).items()]
-    done = child(program("train", graph, "--out", there, *words), LIMITS[name])
-    assert (done.returncode, done.stdout) == (2, ""), done.stderr
-    assert "Traceback" not in done.stderr
-    assert f"{name}: File too large; files may not grow so large here" in done.stderr
+    with no_file_larger(LIMITS[name]):
+        code, out, said = call("train", graph, "--out", there, *SETTINGS)
+    assert (code, out) == (2, ""), said
+    assert f"{name}: File too large; files may not grow so large here" in said
     assert not list(there.rglob("*.part"))
     if (there / "run.json").exists():
-        assert f"plogicnet: what was saved is kept; `plogicnet resume {there}` goes on from it" in done.stderr
+        assert f"plogicnet: what was saved is kept; `plogicnet resume {there}` goes on from it" in said
         resumed(call, there, same_as=whole)
+    else:
+        assert call("train", graph, "--out", there, *SETTINGS)[0] == 0
 
 
 @LINUX
@@ -541,26 +595,23 @@ def test_a_full_disk(graph: Path, whole: Path, tmp_path: Path) -> None:
     """A training fills a small disk at one place after another; with more room each time, it goes on to its end."""
     disk, copy = tmp_path / "disk", tmp_path / "copy"
     disk.mkdir()
-    words = " ".join(f"--set={k}={v}" for k, v in (SMALL | {"kge.steps": STEPS, "em.iterations": 3}).items())
-    python = f"{sys.executable} -m plogicnet"
-    script = f"""
-{python} train {graph} --out {disk}/run {words}; echo $?
-for size in 48k 64k 84k 120k 400k; do
-  find {disk} -name '*.part'
-  mount -o remount,size=$size {disk}
-  {python} resume {disk}/run; echo $?
-  if [ -f {disk}/run/metrics.json ]; then break; fi
-done
-cp -r {disk}/run {copy}
-"""
-    done = on_a_mount(disk, "size=32k", script)
-    codes = [line for line in done.stdout.splitlines() if line in ("0", "1", "2")]
-    assert "Traceback" not in done.stderr
-    assert ".part" not in done.stdout
-    assert codes[-1] == "0", done.stderr
-    assert set(codes[:-1]) == {"2"}
-    assert done.stderr.count("No space left on device; free some space") == len(codes) - 1
-    assert f"`plogicnet resume {disk}/run` goes on from it" in done.stderr
+    commands: list[tuple[object, ...]] = [("train", graph, "--out", disk / "run", *SETTINGS)]
+    for size in (48, 64, 80, 96, 120, 400):
+        commands += [("!mount", "-o", f"remount,size={size}k", disk), ("!find", disk, "-name", "*.part")]
+        commands += [("resume", disk / "run")]
+    commands += [("!cp", "-r", disk / "run", copy)]
+    done = in_a_child(commands, on=disk, options="size=32k")
+    ours = [result for words, result in zip(commands, done, strict=True) if not str(words[0]).startswith("!")]
+    parts = [out for words, (_, out, _) in zip(commands, done, strict=True) if words[0] == "!find"]
+    assert set(parts) == {""}
+    ends = [code for code, _, _ in ours]
+    assert 0 in ends, ours
+    full = ours[: ends.index(0)]
+    assert len(full) >= 3
+    for code, out, said in full:
+        assert (code, out) == (2, "")
+        assert "No space left on device; free some space" in said
+        assert f"what was saved is kept; `plogicnet resume {disk / 'run'}` goes on from it" in said
     assert set(different(whole, copy)) <= {".lock"}
 
 
@@ -570,19 +621,18 @@ def test_a_read_only_disk(graph: Path, whole: Path, tmp_path: Path) -> None:
     """What only reads works there; what writes says why it cannot."""
     disk = tmp_path / "disk"
     disk.mkdir()
-    python = f"{sys.executable} -m plogicnet"
-    script = f"""
-cp -r {whole} {disk}/run
-mount -o remount,ro {disk}
-{python} predict {disk}/run {" ".join(ASKED)} --json > /dev/null; echo $?
-{python} refit {disk}/run; echo $?
-{python} resume {disk}/run --set em.iterations=4; echo $?
-{python} train {graph} --out {disk}/new; echo $?
-"""
-    done = on_a_mount(disk, "size=10m", script)
-    assert done.stdout.split() == ["0", "2", "2", "2"], done.stderr
-    assert "Traceback" not in done.stderr
-    assert done.stderr.count("Read-only file system") == 3
+    commands: list[tuple[object, ...]] = [
+        ("!cp", "-r", whole, disk / "run"),
+        ("!mount", "-o", "remount,ro", disk),
+        *(("predict", disk / "run", *ASKED), ("rules", disk / "run"), ("evaluate", disk / "run")),
+        *(("refit", disk / "run"), ("resume", disk / "run", "--set", "em.iterations=4")),
+        ("train", graph, "--out", disk / "new", *SETTINGS),
+    ]
+    done = in_a_child(commands, on=disk, options="size=10m")
+    assert [code for code, _, _ in done] == [0, 0, 0, 0, 0, 2, 2, 2]
+    for _, out, said in done[-3:]:
+        assert out == ""
+        assert "Read-only file system" in said
 
 
 @pytest.mark.skipif(sys.platform == "win32" or os.geteuid() == 0, reason="nothing is forbidden to root")
@@ -598,10 +648,38 @@ def test_a_directory_without_the_right_to_write(call: Call, complete: Path) -> N
 
 @LINUX
 def test_output_to_a_full_disk(whole: Path) -> None:
-    done = child(["sh", "-c", " ".join(program("rules", whole)) + " > /dev/full"])
+    """Also by Python's own flush as it ends."""
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "plogicnet", "rules", str(whole)]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert done.returncode == 2
     assert done.stderr.startswith("plogicnet: a file or the output: No space left on device; free some space")
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_refit_that_fails_on_the_way_is_finished_by_resume(
+    call: Call, complete: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run is broken up already, and all that is needed is in its checkpoint."""
+    same = Path(shutil.copytree(complete, tmp_path / "same"))
+    file = tmp_path / "one.rules"
+    file.write_text("=2: husband(X, Y) => wife(Y, X)\n")
+    assert call("refit", same, "--rules", file)[0] == 0
+    writing, written = os.fsync, 0
+
+    def refuse(descriptor: int) -> None:
+        nonlocal written
+        written += 1
+        if written > 7:  # the checkpoint's five, and two of the run
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        writing(descriptor)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.fsync", refuse)
+        code, _, said = call("refit", complete, "--rules", file)
+    assert code == 2
+    assert f"what was saved is kept; `plogicnet resume {complete}` goes on from it" in said
+    resumed(call, complete, same_as=same)
 
 
 @pytest.mark.parametrize(
@@ -627,4 +705,6 @@ def test_what_the_system_refuses_is_said_with_advice(
     assert os.strerror(number) in said
     assert advice in said
     assert not list(complete.rglob("*.part"))
+    assert not list(complete.rglob("checkpoint/*"))
+    assert "what was saved is kept" not in said, "it is as it was before"
     assert call("evaluate", complete)[0] == 0, "the run before the refit is lost"

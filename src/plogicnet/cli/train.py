@@ -173,7 +173,7 @@ def refit(
     from plogicnet.progress import for_stderr
 
     model = load_run(run, device, threads, edited=True)
-    with _open_run(run):
+    with _open_run(run), _resumable(run):
         model.refit(rules or run / "rules.tsv", for_stderr(), run)
     _show_trained(model, run, as_json)
 
@@ -299,15 +299,19 @@ def _resumable(run: Path, again: str | None = None) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        if (run / "run.json").is_file():
+        if _is_unfinished(run):
             print(f"plogicnet: stopped; {again} goes on from here", file=sys.stderr)
         raise
     except OSError:
-        if (run / "run.json").is_file():
+        if _is_unfinished(run):
             print(f"plogicnet: what was saved is kept; {again} goes on from it", file=sys.stderr)
         raise
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def _is_unfinished(run: Path) -> bool:
+    return (run / "run.json").is_file() and not (run / "metrics.json").is_file()
 
 
 def _refuse_existing(out: Path) -> None:

@@ -108,7 +108,7 @@ def locked(directory: Path, wait: bool = False) -> Iterator[None]:
 
 
 def still_locked(directory: Path) -> bool:
-    """False where this process locked a directory that has been removed since, or replaced by another.
+    """False where this process locked a directory that has been replaced by another since.
 
     Example:
         >>> still_locked(Path("runs/family"))
@@ -117,8 +117,8 @@ def still_locked(directory: Path) -> bool:
     inode = LOCKED.get(directory.resolve())
     try:
         return inode is None or (directory / ".lock").stat().st_ino == inode
-    except FileNotFoundError:
-        return False
+    except FileNotFoundError:  # no other process has locked it either
+        return True
 
 
 def in_use(directory: Path) -> bool:

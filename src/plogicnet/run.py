@@ -124,7 +124,8 @@ def _restore(path: Path, graph: KnowledgeGraph) -> None:
     """Writes again what vanished of the graph's files while training went; an error where all did."""
     if not path.is_dir() or not still_locked(path):
         raise InputError(f"{path} is gone: the run directory was removed or replaced while it was being written to")
-    gone = [name for name in (BEGUN, *GRAPH[:3]) if not (path / name).is_file()]
+    names = (BEGUN, *(GRAPH if graph.labels else GRAPH[:3]))
+    gone = [name for name in names if not (path / name).is_file()]
     if gone:
         log.warning("%s: written again, for it had vanished: %s", path, ", ".join(gone))
         _write_begun(path, graph)
@@ -154,8 +155,9 @@ def keep(
     """
     _restore(path, graph)
     folder = path / CHECKPOINT / str(outcome.iteration)
-    if folder.exists():
-        shutil.rmtree(folder)
+    old = path / CHECKPOINT if is_complete(path) else folder  # of a training that is over, or an iteration left out
+    if old.exists():
+        shutil.rmtree(old)
     folder.mkdir(parents=True)
     reached = {"candidates": candidates, "lambda": outcome.lambda_, "best": best, "final": final}
     try:
@@ -188,8 +190,8 @@ def write(
     Example:
         >>> write(Path("runs/family"), config, graph, outcome, metrics, {})  # doctest: +SKIP
     """
-    (path / COMPLETE).unlink(missing_ok=True)  # before anything else: who reads meanwhile sees it gone
     _restore(path, graph)
+    (path / COMPLETE).unlink(missing_ok=True)  # before any file changes: who reads meanwhile sees it gone
     _write_config(path, config)
     _write_outcome(path, graph, outcome)
     write_text(path / "timings.json", json.dumps({k: round(v, 3) for k, v in seconds.items()}, indent=1) + "\n")
@@ -214,7 +216,7 @@ def reopen(path: Path, config: Config, graph: KnowledgeGraph, last: "Outcome", c
         >>> reopen(Path("runs/family"), config, graph, outcome, candidates=10)  # doctest: +SKIP
     """
     keep(path, graph, last, candidates, last.iteration)
-    (path / COMPLETE).unlink()
+    (path / COMPLETE).replace(path / CHECKPOINT / COMPLETE)  # the files it stands for stay until all is done
     _write_config(path, config)
 
 
@@ -376,12 +378,7 @@ def _read_unfinished(path: Path, settings: Mapping[str, object]) -> Unfinished:
     graph = _read_graph(path)
     if is_complete(path):
         _require_complete(path)
-        metrics = _read_metrics(path)
-        whole = _read_outcome(path, config, graph, metrics["lambda"], metrics.get("iteration"))
-        last = replace(whole, history=whole.history[: whole.iteration])
-        _require_vectors(path, config, last, best=bool(config.em.patience))
-        best = last if config.em.patience else None
-        return Unfinished(config, graph, [], last, best, metrics["candidates"], complete=True)
+        return _read_complete(path, config, graph, path / COMPLETE)
     damage = None
     for iteration in reversed(_kept(path)):
         try:
@@ -392,10 +389,23 @@ def _read_unfinished(path: Path, settings: Mapping[str, object]) -> Unfinished:
     return _from_the_beginning(path, config, graph, damage)
 
 
+def _read_complete(path: Path, config: Config, graph: KnowledgeGraph, file: Path) -> Unfinished:
+    """Where training stood when it ended; the file is the run's metrics.json, wherever it lies."""
+    metrics = _read_metrics(path, file)
+    whole = _read_outcome(path, config, graph, metrics["lambda"], metrics.get("iteration"))
+    last = replace(whole, history=whole.history[: whole.iteration])
+    _require_vectors(path, config, last, best=bool(config.em.patience))
+    best = last if config.em.patience else None
+    return Unfinished(config, graph, [], last, best, metrics["candidates"], complete=file.parent == path)
+
+
 def _from_the_beginning(path: Path, config: Config, graph: KnowledgeGraph, damage: DamageError | None) -> Unfinished:
     """Where no EM iteration is kept, or none that is whole."""
     file, older = path / CHECKPOINT / WRITTEN, not _read_begun(path)[1]
     if not file.is_file():
+        if (path / CHECKPOINT / COMPLETE).is_file():
+            log.warning("%s: training goes on from the run as it was when it was complete", path)
+            return _read_complete(path, config, graph, path / CHECKPOINT / COMPLETE)
         if damage is not None:  # a refitted, saved or once complete run: the rules it began with are not to be had
             raise damage
         if not older:
@@ -503,12 +513,12 @@ def read_vectors(path: Path) -> dict[str, FloatArray]:
     return dict(load_file(file)) if file.is_file() else {}
 
 
-def _read_metrics(path: Path, edited: bool = False) -> dict[str, Any]:
+def _read_metrics(path: Path, file: Path, edited: bool = False) -> dict[str, Any]:
     """What metrics.json holds, once the files that it stands for are as it says; rules may be edited, if that is said.
 
     Vectors may be missing: whether they are needed, others know.
     """
-    metrics, sums = _read_sealed(path / COMPLETE)
+    metrics, sums = _read_sealed(file)
     older = metrics.pop("rules_sha256", None)
     if not edited:
         _require_unedited(path, {"rules.tsv": older} if older else sums)
@@ -582,7 +592,7 @@ def _read(
 ) -> tuple[Config, KnowledgeGraph, "Outcome", dict[str, Any]]:
     _require_complete(path)
     config = read_config(path).with_values(settings)
-    metrics = _read_metrics(path, edited)
+    metrics = _read_metrics(path, path / COMPLETE, edited)
     graph = _read_graph(path)
     if config.em.embedding and not (path / VECTORS).is_file():
         raise InputError(f"{path} is damaged: its file embeddings.safetensors is missing")

@@ -325,6 +325,20 @@ def test_a_damaged_place_of_an_e_step(call: Call, whole: Path, unfinished: Path,
         assert way == "removed" or "no checkpoint of these steps is whole; they begin anew" in said
 
 
+@pytest.mark.parametrize("way", WAYS)
+def test_damaged_vectors_that_trainings_share(
+    graph: Path, whole: Path, tmp_path: Path, way: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    shared, model = tmp_path / "shared", PLogicNet(Config().with_values(THREE))
+    model.fit(open_graph(str(graph)), out=tmp_path / "first", shared=shared)
+    [vectors] = shared.rglob("*.safetensors")
+    WAYS[way](vectors)
+    PLogicNet(model.config).fit(open_graph(str(graph)), out=tmp_path / "second", shared=shared)
+    assert way == "removed" or "does not fit its checksum; this E-step is trained anew" in caplog.text
+    for name in ("first", "second"):
+        assert different(whole, tmp_path / name) == []
+
+
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_any_byte_of_a_checkpoint_may_be_damaged(

@@ -1,5 +1,6 @@
 """Ways to break off a training at a chosen place, and what a run directory then must hold."""
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +22,19 @@ def different(a: Path, b: Path) -> list[str]:
     """The files that two runs do not share, byte for byte."""
     mine, other = files_of(a), files_of(b)
     return sorted(name for name in mine | other if mine.get(name) != other.get(name))
+
+
+def without_sums(run: Path) -> Path:
+    """The run as an older version would have left it: without checksums, so that files may be changed."""
+    for file in (run / "run.json", run / "metrics.json", *run.glob("checkpoint/*/reached.json")):
+        if file.exists():
+            about = json.loads(file.read_text())
+            del about["sha256"]
+            file.write_text(json.dumps(about))
+    for file in (run / "config.yaml", run / "checkpoint" / "written.rules"):
+        if file.exists():
+            file.write_text(file.read_text().split("\n", 1)[1])
+    return run
 
 
 def stop_at(words: str, time: int = 1, after: int = 0, error: type[BaseException] = StoppedError) -> Progress:

@@ -19,6 +19,7 @@ from plogicnet.graph.doctor import Finding
 from plogicnet.rules import RuleTable, parse_rule
 from plogicnet.run import read_vectors
 from small import family_rows, fitted, small_graph
+from stopping import without_sums
 
 STEPS = {"kge.steps": 200}
 
@@ -43,12 +44,13 @@ def trained(folder: Path, values: dict[str, object], graph: KnowledgeGraph | Non
 
 
 def copied(run: Path, folder: Path) -> Path:
+    """Without checksums, so that it can be made ill."""
     there = folder / "run"
     there.mkdir()
     for file in run.iterdir():
         if file.is_file():
             (there / file.name).write_bytes(file.read_bytes())
-    return there
+    return without_sums(there)
 
 
 def with_vectors(run: Path, folder: Path, change: Callable[[FloatArray], None]) -> dict[str, Finding]:

@@ -163,7 +163,10 @@ def test_patience_keeps_the_best_iteration(tmp_path: Path) -> None:
     assert merits.index(max(merits)) + 1 == kept
     best = trained(tmp_path / "best", SOFTMAX | {"em.iterations": kept})
     assert list(model.history[:kept]) == list(best.history)
-    assert different(tmp_path / "run", tmp_path / "best") == ["config.yaml", "history.jsonl"]
+    assert different(tmp_path / "run", tmp_path / "best") == ["config.yaml", "history.jsonl", "metrics.json"]
+    metrics = [json.loads((tmp_path / name / "metrics.json").read_text()) for name in ("run", "best")]
+    assert metrics[0].pop("sha256") != metrics[1].pop("sha256")
+    assert metrics[0] == metrics[1]
     loaded = PLogicNet.load(tmp_path / "run").fitted.outcome
     assert (loaded.iteration, loaded.merit) == (kept, merits[kept - 1])
 
@@ -173,7 +176,8 @@ def test_best_vectors_survive_a_stop(tmp_path: Path) -> None:
     kept = trained(tmp_path / "whole", STALLING).fitted.outcome.iteration
     with pytest.raises(StoppedError):
         trained(tmp_path / "run", STALLING, progress=stop_at("training", kept + 1))
-    assert [p.name for p in (tmp_path / "run" / "checkpoint").iterdir() if p.is_dir()] == [str(kept)]
+    folders = sorted(p.name for p in (tmp_path / "run" / "checkpoint").iterdir() if p.is_dir())
+    assert folders == [str(i) for i in (kept - 1, kept) if i]
     PLogicNet.resume(tmp_path / "run")
     assert different(tmp_path / "whole", tmp_path / "run") == []
 
@@ -194,25 +198,36 @@ def test_without_vectors_training_goes_on_from_an_iteration(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"em.warm_start": True}, r"checkpoint/1/embeddings\.safetensors is missing, and with em\.warm_start=true"),
-        ({"em.patience": 2}, r"embeddings\.safetensors is missing: the vectors of the best iteration"),
+        ({"em.warm_start": True}, "checkpoint/1/embeddings.safetensors is missing, and with em.warm_start=true"),
+        ({"em.patience": 2}, "embeddings.safetensors is missing: the vectors of the best iteration"),
     ],
 )
-def test_vectors_that_are_needed_are_missed(values: dict[str, object], message: str, tmp_path: Path) -> None:
+def test_vectors_that_are_needed_are_missed(
+    values: dict[str, object], message: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The only iteration cannot be gone on from; training begins anew, where it can, and ends the same."""
+    trained(tmp_path / "whole", values)
     stopped_after_one(tmp_path / "run", values).unlink()
+    shutil.copytree(tmp_path / "run", tmp_path / "saved")
+    PLogicNet.resume(tmp_path / "run")
+    assert message in caplog.text
+    assert "training begins anew" in caplog.text
+    assert different(tmp_path / "whole", tmp_path / "run") == []
+    (tmp_path / "saved" / "checkpoint" / "written.rules").unlink()  # as where a complete run was given more iterations
     with pytest.raises(InputError, match=message):
-        PLogicNet.resume(tmp_path / "run")
+        PLogicNet.resume(tmp_path / "saved")
 
 
 def test_vectors_that_nothing_trains_again_are_missed(tmp_path: Path) -> None:
     run = tmp_path / "run"
     with pytest.raises(StoppedError):
-        trained(run, progress=stop_at("ranking test"))
-    (run / "checkpoint" / "2" / "embeddings.safetensors").unlink()
-    with pytest.raises(InputError, match=r"no EM iteration is left .* em\.iterations=3"):
+        trained(run, {"em.iterations": 1}, progress=stop_at("ranking test"))
+    (run / "checkpoint" / "1" / "embeddings.safetensors").unlink()
+    (run / "checkpoint" / "written.rules").unlink()
+    with pytest.raises(InputError, match=r"no EM iteration is left .* em\.iterations=2"):
         PLogicNet.resume(run)
-    PLogicNet.resume(run, {"em.iterations": 3})
-    trained(tmp_path / "whole", {"em.iterations": 3})
+    PLogicNet.resume(run, {"em.iterations": 2})
+    trained(tmp_path / "whole")
     assert different(tmp_path / "whole", run) == []
 
 

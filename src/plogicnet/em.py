@@ -18,7 +18,7 @@ from plogicnet.baselines import learn, make_guide, make_rule_model
 from plogicnet.config import Config
 from plogicnet.errors import InputError
 from plogicnet.evaluation import Ranks, System, rank, sample, summary
-from plogicnet.files import locked
+from plogicnet.files import checksum, locked, write_text
 from plogicnet.graph import BoolArray, FloatArray, KnowledgeGraph, TripleSet
 from plogicnet.kge import Checkpoint, Embedding, Examples, Guide, VectorModel, platt
 from plogicnet.kge.vector_model import pick_device
@@ -194,16 +194,21 @@ def _digest(graph: KnowledgeGraph, config: Config, seed: int) -> str:
 def _fit_once(embedding: Embedding, fit: Callable[[], None], folder: Path, clock: Clock) -> None:
     """Trains, or takes the vectors that another training left; of two at once, the second waits for the first."""
     folder.mkdir(parents=True, exist_ok=True)
-    vectors = folder / "embeddings.safetensors"
+    vectors, kept = folder / "embeddings.safetensors", folder / "sha256"
     with locked(folder, wait=True):
-        if vectors.is_file():
+        whole = not kept.is_file() or kept.read_text(encoding="utf-8").strip() == checksum(vectors)
+        if vectors.is_file() and not whole:
+            log.warning("%s is damaged: it does not fit its checksum; this E-step is trained anew", vectors)
+        elif vectors.is_file():
             with clock("e_step_shared"):
                 embedding.load(vectors)
             log.info("the first E-step is taken from %s", vectors)
             return
         with clock("e_step"):
             fit()
+        kept.unlink(missing_ok=True)
         embedding.save(vectors)
+        write_text(kept, checksum(vectors) + "\n")
 
 
 def _hidden_q(embedding: Embedding | None, model: RuleModel) -> FloatArray:

@@ -1,7 +1,10 @@
 """Whole files or none: everything the program writes is written beside its place and renamed into it."""
 
+import errno
+import hashlib
 import logging
 import os
+import re
 import shutil
 import sys
 from collections.abc import Iterator
@@ -11,6 +14,8 @@ from pathlib import Path
 from plogicnet.errors import InputError
 
 log = logging.getLogger(__name__)
+LOCKED: dict[Path, int] = {}
+"""The directories that this process keeps others out of, with the number of the file that it has locked."""
 
 
 @contextmanager
@@ -31,8 +36,37 @@ def replacing(path: Path) -> Iterator[Path]:
         with beside.open("rb") as written:
             os.fsync(written.fileno())
         beside.replace(path)
+    except Exception as error:
+        reason = _of_the_system(error)
+        if reason is None or (isinstance(error, OSError) and str(part) not in str(error.filename or part)):
+            raise  # of another file, or no fault of the system's
+        raise OSError(reason, os.strerror(reason), str(path)) from error
     finally:
         shutil.rmtree(part, ignore_errors=True)
+
+
+def _of_the_system(error: Exception) -> int | None:
+    """The number of what the operating system refused; some libraries tell it in words alone."""
+    if isinstance(error, OSError) and error.errno:
+        return error.errno
+    told = re.search(r"\bos error (\d+)|\berrno (\d+)", str(error), re.IGNORECASE)
+    return int(told[1] or told[2]) if told else None
+
+
+def checksum(file: Path) -> str:
+    """The SHA-256 of a file's content; nothing where there is no such file, or the disk cannot give it.
+
+    Example:
+        >>> checksum(Path("nowhere"))
+        ''
+    """
+    try:
+        with file.open("rb") as opened:
+            return hashlib.file_digest(opened, "sha256").hexdigest()
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.EIO):
+            raise
+        return ""
 
 
 def clear_parts(directory: Path) -> None:
@@ -54,6 +88,7 @@ def locked(directory: Path, wait: bool = False) -> Iterator[None]:
         ...     ...
     """
     with (directory / ".lock").open("w") as lock:
+        place = directory.resolve()
         if sys.platform != "win32":
             import fcntl
 
@@ -65,7 +100,46 @@ def locked(directory: Path, wait: bool = False) -> Iterator[None]:
                 ) from None
             except OSError:  # some network file systems have no locks
                 log.warning("%s: no lock could be had here; see that nothing else writes to it", directory)
-        yield
+        LOCKED[place] = os.fstat(lock.fileno()).st_ino
+        try:
+            yield
+        finally:
+            del LOCKED[place]
+
+
+def still_locked(directory: Path) -> bool:
+    """False where this process locked a directory that has been replaced by another since.
+
+    Example:
+        >>> still_locked(Path("runs/family"))
+        True
+    """
+    inode = LOCKED.get(directory.resolve())
+    try:
+        return inode is None or (directory / ".lock").stat().st_ino == inode
+    except FileNotFoundError:  # no other process has locked it either
+        return True
+
+
+def in_use(directory: Path) -> bool:
+    """Whether a process keeps other writers out of a directory.
+
+    Example:
+        >>> in_use(Path("nowhere"))
+        False
+    """
+    if sys.platform == "win32":
+        return False
+    import fcntl
+
+    try:
+        with (directory / ".lock").open("rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # no lock was ever taken here, or none can be had
+        return False
+    return False
 
 
 def write_text(path: Path, text: str) -> None:

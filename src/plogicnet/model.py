@@ -165,7 +165,7 @@ class PLogicNet:
         last = refit(f.graph, config, f.outcome, table, constraints, self.clock, progress)
         if out is not None:
             if not (Path(out) / run.BEGUN).exists():
-                run.begin(Path(out), config, f.graph, [])
+                run.begin(Path(out), config, f.graph, None)
             run.keep(Path(out), f.graph, last, f.candidates, last.iteration, final=True)
         return self._finished(f.graph, last, f.candidates, progress, out)
 
@@ -375,7 +375,7 @@ class PLogicNet:
             >>> model.save("runs/family")  # doctest: +SKIP
         """
         f = self._as_trained
-        run.begin(Path(path), self.config, f.graph, [])
+        run.begin(Path(path), self.config, f.graph, None)
         run.keep(Path(path), f.graph, f.outcome, f.candidates, f.outcome.iteration)  # should it be stopped on the way
         run.write(Path(path), self.config, f.graph, f.outcome, self.metrics, self.clock.seconds)
 

@@ -2,10 +2,12 @@
 
 import hashlib
 import json
+import logging
 import os
+import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,36 +21,55 @@ from safetensors.numpy import load_file
 
 from plogicnet.config import Config
 from plogicnet.errors import InputError
-from plogicnet.files import clear_parts, replacing, write_text
+from plogicnet.files import checksum, clear_parts, in_use, replacing, still_locked, write_text
 from plogicnet.graph import SPLITS, FloatArray, KnowledgeGraph, Vocabulary, quoted, read_labels, read_parquet
-from plogicnet.rules import RuleTable, Statement, read_statements
+from plogicnet.rules import RuleTable, Statement, statements_of
 from plogicnet.version import VERSION
 
 if TYPE_CHECKING:
     from plogicnet.em import Outcome
 
+log = logging.getLogger(__name__)
 COLUMNS = ("head", "relation", "tail")
 FORMAT = 1
 """Rises when an older version could no longer read a run right."""
 VECTORS = "embeddings.safetensors"
 BEGUN = "run.json"
-"""Written when all that training goes on from is there."""
+"""Written when all that training goes on from is there; holds the checksums of the graph's files."""
 COMPLETE = "metrics.json"
-"""Written last of all."""
+"""Written last of all; holds the checksums of what training left behind."""
 CHECKPOINT = "checkpoint"
+WRITTEN = "written.rules"
+"""The rules that a person gave, perhaps none; as long as it is there, training can begin anew."""
 E_STEP = "e_step.safetensors"
-"""Where the E-step in hand keeps its place."""
+"""Where the E-step in hand keeps its place; an earlier place stands beside it."""
 REACHED = "reached.json"
-"""Written last in the directory of each EM iteration."""
+"""Written last in the directory of each EM iteration; holds the checksums of its files."""
+SUMS = "sha256"
+"""The key of checksums; runs of older versions have none, and open all the same."""
+SUM_LINE = "# sha256 of the lines below: "
 DAMAGE = (
     *(pa.ArrowException, SafetensorError, LookupError, AttributeError, TypeError, ValueError, ArithmeticError),
     RecursionError,
 )
 """What reading a broken or hostile file makes libraries raise."""
+PUT_BACK = "put the file back from a copy of the run, or train the run again"
 FILES = (
     *("config.yaml", "graph.parquet", "entities.tsv", "relations.tsv"),
     *("rules.tsv", "hidden.parquet", "history.jsonl", "metrics.json"),
 )
+GRAPH = ("graph.parquet", "entities.tsv", "relations.tsv", "labels.tsv")
+OUTCOME = ("rules.tsv", "hidden.parquet", "history.jsonl", VECTORS)
+
+
+class DamageError(InputError):
+    """A file of a run is missing, or is not what was written.
+
+    Example:
+        >>> raise DamageError("runs/family/hidden.parquet is damaged")
+        Traceback (most recent call last):
+        plogicnet.run.DamageError: runs/family/hidden.parquet is damaged
+    """
 
 
 def require_inside(path: Path) -> None:
@@ -68,8 +89,14 @@ def require_inside(path: Path) -> None:
                 raise InputError(f"{entry}: neither a file nor a directory; it is no part of a run, so remove it")
 
 
-def begin(path: Path, config: Config, graph: KnowledgeGraph, statements: Sequence[Statement]) -> None:
+def begin(path: Path, config: Config, graph: KnowledgeGraph, statements: Sequence[Statement] | None) -> None:
     """Writes all that a training goes on from, should it be stopped before its first EM iteration is over.
+
+    Args:
+        path: the run directory.
+        config: its settings.
+        graph: what is learned from.
+        statements: the written rules; None where there is no training that could begin anew.
 
     Example:
         >>> begin(Path("runs/family"), config, graph, [])  # doctest: +SKIP
@@ -79,13 +106,29 @@ def begin(path: Path, config: Config, graph: KnowledgeGraph, statements: Sequenc
     (path / ".lock").touch()
     for name in (BEGUN, COMPLETE, "labels.tsv"):
         (path / name).unlink(missing_ok=True)
-    shutil.rmtree(path / CHECKPOINT, ignore_errors=True)
+    if (path / CHECKPOINT).exists():
+        shutil.rmtree(path / CHECKPOINT)
     (path / CHECKPOINT).mkdir()
-    write_text(path / "config.yaml", config.to_yaml())
+    _write_config(path, config)
+    if statements is not None:
+        _write_summed(path / CHECKPOINT / WRITTEN, "".join(f"{statement}\n" for statement in statements))
+    _write_begun(path, graph)
+
+
+def _write_begun(path: Path, graph: KnowledgeGraph) -> None:
     _write_graph(path, graph)
-    if statements:
-        write_text(path / CHECKPOINT / "written.rules", "".join(f"{statement}\n" for statement in statements))
-    write_text(path / BEGUN, json.dumps({"format": FORMAT, "version": VERSION}) + "\n")
+    _write_sealed(path / BEGUN, {"format": FORMAT, "version": VERSION}, GRAPH)
+
+
+def _restore(path: Path, graph: KnowledgeGraph) -> None:
+    """Writes again what vanished of the graph's files while training went; an error where all did."""
+    if not path.is_dir() or not still_locked(path):
+        raise InputError(f"{path} is gone: the run directory was removed or replaced while it was being written to")
+    names = (BEGUN, *(GRAPH if graph.labels else GRAPH[:3]))
+    gone = [name for name in names if not (path / name).is_file()]
+    if gone:
+        log.warning("%s: written again, for it had vanished: %s", path, ", ".join(gone))
+        _write_begun(path, graph)
 
 
 def require_own(path: Path) -> None:
@@ -102,22 +145,35 @@ def require_own(path: Path) -> None:
 def keep(
     path: Path, graph: KnowledgeGraph, outcome: "Outcome", candidates: int, best: int, final: bool = False
 ) -> None:
-    """Keeps what an EM iteration left behind, so that training can go on from it; only the last and the best are kept.
+    """Keeps what an EM iteration left behind, so that training can go on from it.
 
+    With it, the iteration before stays, should this one be damaged, and the best that each of the two had seen.
     A final one is not trained further: only calibration and figures are left to do.
 
     Example:
         >>> keep(Path("runs/family"), graph, outcome, candidates=10, best=1)  # doctest: +SKIP
     """
+    _restore(path, graph)
     folder = path / CHECKPOINT / str(outcome.iteration)
-    shutil.rmtree(folder, ignore_errors=True)
+    old = path / CHECKPOINT if is_complete(path) else folder  # of a training that is over, or an iteration left out
+    if old.exists():
+        shutil.rmtree(old)
     folder.mkdir(parents=True)
-    _write_outcome(folder, graph, outcome)
     reached = {"candidates": candidates, "lambda": outcome.lambda_, "best": best, "final": final}
-    write_text(folder / REACHED, json.dumps(reached) + "\n")
-    (path / CHECKPOINT / E_STEP).unlink(missing_ok=True)  # that E-step is over
+    try:
+        _write_outcome(folder, graph, outcome)
+        _write_sealed(folder / REACHED, reached, OUTCOME)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)  # half of it is of no use, and takes room on a full disk
+        raise
+    for place in (path / CHECKPOINT).glob(f"{Path(E_STEP).stem}*"):
+        place.unlink()  # that E-step is over
+    needed = [outcome.iteration, best]
+    for before in [i for i in _kept(path) if i < outcome.iteration][-1:]:
+        with suppress(DamageError):
+            needed += [before, _read_sealed(path / CHECKPOINT / str(before) / REACHED)[0].get("best", before)]
     for other in _kept(path):
-        if other not in (outcome.iteration, best):
+        if other not in needed:
             shutil.rmtree(path / CHECKPOINT / str(other))
 
 
@@ -134,12 +190,12 @@ def write(
     Example:
         >>> write(Path("runs/family"), config, graph, outcome, metrics, {})  # doctest: +SKIP
     """
-    (path / COMPLETE).unlink(missing_ok=True)
-    write_text(path / "config.yaml", config.to_yaml())
+    _restore(path, graph)
+    (path / COMPLETE).unlink(missing_ok=True)  # before any file changes: who reads meanwhile sees it gone
+    _write_config(path, config)
     _write_outcome(path, graph, outcome)
     write_text(path / "timings.json", json.dumps({k: round(v, 3) for k, v in seconds.items()}, indent=1) + "\n")
-    metrics = metrics | {"rules_sha256": _digest(path / "rules.tsv")}
-    write_text(path / COMPLETE, json.dumps(metrics, indent=1) + "\n")
+    _write_sealed(path / COMPLETE, metrics, OUTCOME)
     tidy(path)
 
 
@@ -160,8 +216,78 @@ def reopen(path: Path, config: Config, graph: KnowledgeGraph, last: "Outcome", c
         >>> reopen(Path("runs/family"), config, graph, outcome, candidates=10)  # doctest: +SKIP
     """
     keep(path, graph, last, candidates, last.iteration)
-    (path / COMPLETE).unlink()
-    write_text(path / "config.yaml", config.to_yaml())
+    (path / COMPLETE).replace(path / CHECKPOINT / COMPLETE)  # the files it stands for stay until all is done
+    _write_config(path, config)
+
+
+def _write_config(path: Path, config: Config) -> None:
+    """The settings may change on the way, and no other file could change with them: their checksum is in the file."""
+    _write_summed(path / "config.yaml", config.to_yaml())
+
+
+def _write_summed(file: Path, text: str) -> None:
+    write_text(file, f"{SUM_LINE}{_digest(text.encode())}\n{text}")
+
+
+def _read_summed(file: Path) -> tuple[str, bool | None]:
+    """The text, and whether it is as it was written; None where it has no checksum."""
+    first, _, text = file.read_text(encoding="utf-8").partition("\n")
+    if not first.startswith(SUM_LINE):
+        return f"{first}\n{text}", None
+    return text, first == f"{SUM_LINE}{_digest(text.encode())}"
+
+
+def read_config(path: Path) -> Config:
+    """The settings of a run as they were written; an error where they were edited since.
+
+    Example:
+        >>> read_config(Path("runs/family"))  # doctest: +SKIP
+    """
+    file = path / "config.yaml"
+    config = Config().with_file(file)
+    whole = _read_summed(file)[1]
+    if whole is False or (whole is None and _read_begun(path)[1]):  # else it is of an older version
+        raise DamageError(
+            f"{file} was edited by hand, or is damaged: these are not the settings that the run was made with. Put it"
+            f" back as it was. --device and --threads are given on the command line, more EM iterations by `plogicnet"
+            f" resume {path} --set em.iterations=N`; for any other setting train a new run (`plogicnet train GRAPH"
+            f" --config {file} --out ANOTHER`)"
+        )
+    return config
+
+
+def _write_sealed(file: Path, content: Mapping[str, object], names: Sequence[str]) -> None:
+    """A JSON file with the checksums of the files that it stands for, so many as there are, and with its own."""
+    sums = {name: checksum(file.parent / name) for name in names if (file.parent / name).is_file()}
+    content = {**content, SUMS: sums}
+    sums[file.name] = _digest(json.dumps(content).encode())
+    write_text(file, json.dumps(content, indent=1) + "\n")
+
+
+def _read_sealed(file: Path) -> tuple[dict[str, Any], dict[str, str]]:
+    """What such a file holds, and the checksums; none in a run of an older version."""
+    content = _read_json(file)
+    if SUMS not in content:
+        return content, {}
+    sums = content[SUMS]
+    if not isinstance(sums, dict) or sums.pop(file.name, None) != _digest(json.dumps(content).encode()):
+        raise DamageError(f"{file} is damaged, or was edited by hand: it does not fit its own checksum; {PUT_BACK}")
+    return {key: value for key, value in content.items() if key != SUMS}, sums
+
+
+def _require_whole(folder: Path, sums: Mapping[str, str], names: Sequence[str]) -> None:
+    """An error where a file that has a checksum is missing or is another."""
+    for name in names:
+        if name in sums and not (folder / name).is_file():
+            raise DamageError(f"{folder} is damaged: its file {name} is missing; {PUT_BACK}")
+        if name in sums and checksum(folder / name) != sums[name]:
+            raise DamageError(
+                f"{folder / name} is damaged, or was edited by hand: it does not fit its checksum; {PUT_BACK}"
+            )
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
 def _write_outcome(folder: Path, graph: KnowledgeGraph, outcome: "Outcome") -> None:
@@ -248,32 +374,69 @@ def read_unfinished(path: Path, settings: Mapping[str, object]) -> Unfinished:
 
 def _read_unfinished(path: Path, settings: Mapping[str, object]) -> Unfinished:
     require_begun(path)
-    config = Config().with_file(path / "config.yaml").with_values(settings)
+    config = read_config(path).with_values(settings)
     graph = _read_graph(path)
     if is_complete(path):
         _require_complete(path)
-        metrics = _read_json(path / COMPLETE)
-        _require_unedited(path, metrics)
-        whole = _read_outcome(path, config, graph, metrics["lambda"], metrics.get("iteration"))
-        last = replace(whole, history=whole.history[: whole.iteration])
-        _require_vectors(path, config, last, best=bool(config.em.patience))
-        best = last if config.em.patience else None
-        return Unfinished(config, graph, [], last, best, metrics["candidates"], complete=True)
-    written = path / CHECKPOINT / "written.rules"
-    statements = read_statements(written, graph) if written.is_file() else []
-    kept = _kept(path)
-    if not kept:
-        return Unfinished(config, graph, statements, None, None, 0)
-    reached = _read_json(path / CHECKPOINT / str(max(kept)) / REACHED)
-    wanted = {max(kept), reached["best"]} if config.em.patience else {max(kept)}
-    outcomes = {}
-    for i in sorted(wanted & set(kept)):
+        return _read_complete(path, config, graph, path / COMPLETE)
+    damage = None
+    for iteration in reversed(_kept(path)):
+        try:
+            return _read_kept(path, config, graph, iteration)
+        except DamageError as error:
+            damage = error
+            log.warning("%s. EM iteration %d is left out, and training goes on from before it", error, iteration)
+    return _from_the_beginning(path, config, graph, damage)
+
+
+def _read_complete(path: Path, config: Config, graph: KnowledgeGraph, file: Path) -> Unfinished:
+    """Where training stood when it ended; the file is the run's metrics.json, wherever it lies."""
+    metrics = _read_metrics(path, file)
+    whole = _read_outcome(path, config, graph, metrics["lambda"], metrics.get("iteration"))
+    last = replace(whole, history=whole.history[: whole.iteration])
+    _require_vectors(path, config, last, best=bool(config.em.patience))
+    best = last if config.em.patience else None
+    return Unfinished(config, graph, [], last, best, metrics["candidates"], complete=file.parent == path)
+
+
+def _from_the_beginning(path: Path, config: Config, graph: KnowledgeGraph, damage: DamageError | None) -> Unfinished:
+    """Where no EM iteration is kept, or none that is whole."""
+    file, older = path / CHECKPOINT / WRITTEN, not _read_begun(path)[1]
+    if not file.is_file():
+        if (path / CHECKPOINT / COMPLETE).is_file():
+            log.warning("%s: training goes on from the run as it was when it was complete", path)
+            return _read_complete(path, config, graph, path / CHECKPOINT / COMPLETE)
+        if damage is not None:  # a refitted, saved or once complete run: the rules it began with are not to be had
+            raise damage
+        if not older:
+            raise DamageError(f"{path}: no EM iteration is kept here, and training cannot begin anew; make it again")
+        return Unfinished(config, graph, [], None, None, 0)
+    text, whole = _read_summed(file)
+    if whole is False or (whole is None and not older):
+        raise DamageError(f"{file} is damaged, or was edited by hand: it does not fit its checksum; {PUT_BACK}")
+    if damage is not None:
+        log.warning("%s: no EM iteration is whole; training begins anew with the first", path)
+    return Unfinished(config, graph, statements_of(text, graph, str(file)) if text else [], None, None, 0)
+
+
+def _read_kept(path: Path, config: Config, graph: KnowledgeGraph, iteration: int) -> Unfinished:
+    """Where training stands after an iteration, with the best that it had seen by then."""
+
+    def outcome(i: int, best: bool) -> "Outcome":
         folder = path / CHECKPOINT / str(i)
-        outcomes[i] = _read_outcome(folder, config, graph, _read_json(folder / REACHED)["lambda"], i)
-        _require_vectors(folder, config, outcomes[i], best=bool(config.em.patience) and i == reached["best"])
-    best = outcomes.get(reached["best"]) if config.em.patience else None
-    last, final = outcomes[max(kept)], reached.get("final", False)
-    return Unfinished(config, graph, statements, last, best, reached["candidates"], final=final)
+        about, sums = _read_sealed(folder / REACHED)
+        _require_whole(folder, sums, [n for n in OUTCOME if n != VECTORS or (folder / VECTORS).is_file()])
+        found = _read_outcome(folder, config, graph, about["lambda"], i)
+        _require_vectors(folder, config, found, best)
+        return found
+
+    reached, _ = _read_sealed(path / CHECKPOINT / str(iteration) / REACHED)
+    patience, leader = bool(config.em.patience), reached["best"]
+    last = outcome(iteration, patience and leader == iteration)
+    if leader not in _kept(path):
+        raise DamageError(f"{path / CHECKPOINT} is damaged: the best EM iteration is missing")
+    best = (last if leader == iteration else outcome(leader, best=True)) if patience else None
+    return Unfinished(config, graph, [], last, best, reached["candidates"], final=reached.get("final", False))
 
 
 def _require_vectors(folder: Path, config: Config, outcome: "Outcome", best: bool) -> None:
@@ -284,12 +447,12 @@ def _require_vectors(folder: Path, config: Config, outcome: "Outcome", best: boo
     if not config.em.embedding or file.is_file():
         return
     if config.em.warm_start:
-        raise InputError(f"{file} is missing, and with em.warm_start=true training goes on from these vectors")
+        raise DamageError(f"{file} is missing, and with em.warm_start=true training goes on from these vectors")
     if best:
-        raise InputError(f"{file} is missing: the vectors of the best iteration so far, which em.patience keeps")
+        raise DamageError(f"{file} is missing: the vectors of the best iteration so far, which em.patience keeps")
     if is_over(outcome, config):
         more = f"`plogicnet resume RUN --set em.iterations={outcome.iteration + 1}` trains them anew"
-        raise InputError(f"{file} is missing, and no EM iteration is left to train vectors in; {more}")
+        raise DamageError(f"{file} is missing, and no EM iteration is left to train vectors in; {more}")
 
 
 def _kept(path: Path) -> list[int]:
@@ -302,19 +465,29 @@ def _read_json(file: Path) -> dict[str, Any]:
     try:
         content: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"{file} is damaged: {error}") from None
+        raise DamageError(f"{file} is damaged: {error}") from None
     if not isinstance(content, dict):
-        raise InputError(f"{file} is damaged: expected a JSON object")
+        raise DamageError(f"{file} is damaged: expected a JSON object")
     return content
 
 
+def _read_begun(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
+    return _read_sealed(path / BEGUN) if (path / BEGUN).is_file() else ({}, {})
+
+
 def _require_format(path: Path) -> None:
-    about = _read_json(path / BEGUN) if (path / BEGUN).is_file() else {"format": FORMAT}
-    if about.get("format", FORMAT) > FORMAT:
+    about = _read_json(path / BEGUN) if (path / BEGUN).is_file() else {}
+    number, version = about.get("format", FORMAT), about.get("version")
+    if isinstance(number, bool) or not isinstance(number, int) or number < 1:
+        raise DamageError(f"{path / BEGUN} is damaged: it tells no format of runs; {PUT_BACK}")
+    if number > FORMAT:
+        named = isinstance(version, str) and re.fullmatch(r"[\w.+!-]{1,40}", version)
+        writer = version if named else "of a version that is no version"
         raise InputError(
-            f"{path} was written by plogicnet {about.get('version')}, a newer version than this ({VERSION});"
+            f"{path} was written by plogicnet {writer}, a newer version than this ({VERSION});"
             " update plogicnet to open it"
         )
+    _read_begun(path)
 
 
 def read_rules(path: Path) -> RuleTable:
@@ -323,8 +496,10 @@ def read_rules(path: Path) -> RuleTable:
     Example:
         >>> read_rules(Path("runs/family"))  # doctest: +SKIP
     """
-    _require_complete(path)
-    return RuleTable.read(path / "rules.tsv").by_weight()
+    with _undisturbed(path):
+        _require_complete(path)
+        _require_unedited(path, _read_sealed(path / COMPLETE)[1])
+        return RuleTable.read(path / "rules.tsv").by_weight()
 
 
 def read_vectors(path: Path) -> dict[str, FloatArray]:
@@ -338,13 +513,25 @@ def read_vectors(path: Path) -> dict[str, FloatArray]:
     return dict(load_file(file)) if file.is_file() else {}
 
 
-def _digest(file: Path) -> str:
-    return hashlib.sha256(file.read_bytes()).hexdigest()
+def _read_metrics(path: Path, file: Path, edited: bool = False) -> dict[str, Any]:
+    """What metrics.json holds, once the files that it stands for are as it says; rules may be edited, if that is said.
+
+    Vectors may be missing: whether they are needed, others know.
+    """
+    metrics, sums = _read_sealed(file)
+    older = metrics.pop("rules_sha256", None)
+    if not edited:
+        _require_unedited(path, {"rules.tsv": older} if older else sums)
+    _require_whole(path, sums, [n for n in OUTCOME[1:] if n != VECTORS or (path / VECTORS).is_file()])
+    return metrics
 
 
-def _require_unedited(path: Path, metrics: Mapping[str, Any]) -> None:
-    if metrics.get("rules_sha256", _digest(path / "rules.tsv")) != _digest(path / "rules.tsv"):
-        raise InputError(f"{path}: rules.tsv was edited; `plogicnet refit {path}` learns the weights of its rules")
+def _require_unedited(path: Path, sums: Mapping[str, str]) -> None:
+    if "rules.tsv" in sums and checksum(path / "rules.tsv") != sums["rules.tsv"]:
+        raise InputError(
+            f"{path}: rules.tsv was edited, or is damaged; `plogicnet refit {path}` learns the weights of its rules,"
+            " or put it back as it was"
+        )
 
 
 @contextmanager
@@ -373,19 +560,39 @@ def read(
     Example:
         >>> config, graph, outcome, metrics = read(Path("runs/family"), {})  # doctest: +SKIP
     """
-    with damage_said(path):
+    with _undisturbed(path), damage_said(path):
         return _read(path, settings, edited)
+
+
+@contextmanager
+def _undisturbed(path: Path) -> Iterator[None]:
+    """What is read beside a process that writes is of one piece, or that process is named as the cause."""
+    before, error = _written(path), None
+    try:
+        yield
+    except (InputError, FileNotFoundError) as found:
+        error = found
+    if _written(path) != before or (error is not None and in_use(path)):
+        raise InputError(f"{path}: another process is writing here; try again when it is done") from error
+    if error is not None:
+        raise error
+
+
+def _written(path: Path) -> tuple[int, int] | None:
+    """Which metrics.json is there: it goes before any other file of a run changes."""
+    try:
+        about = (path / COMPLETE).stat()
+    except OSError:
+        return None
+    return about.st_ino, about.st_mtime_ns
 
 
 def _read(
     path: Path, settings: Mapping[str, object], edited: bool
 ) -> tuple[Config, KnowledgeGraph, "Outcome", dict[str, Any]]:
     _require_complete(path)
-    config = Config().with_file(path / "config.yaml").with_values(settings)
-    metrics = _read_json(path / COMPLETE)
-    if not edited:
-        _require_unedited(path, metrics)
-    metrics.pop("rules_sha256", None)
+    config = read_config(path).with_values(settings)
+    metrics = _read_metrics(path, path / COMPLETE, edited)
     graph = _read_graph(path)
     if config.em.embedding and not (path / VECTORS).is_file():
         raise InputError(f"{path} is damaged: its file embeddings.safetensors is missing")
@@ -450,6 +657,7 @@ def _write_graph(path: Path, graph: KnowledgeGraph) -> None:
 
 
 def _read_graph(path: Path) -> KnowledgeGraph:
+    _require_whole(path, _read_begun(path)[1], GRAPH)
     entities, relations = _read_names(path / "entities.tsv"), _read_names(path / "relations.tsv")
     table = read_parquet(path / "graph.parquet")
     about = json.loads(table.schema.metadata[b"plogicnet"])

@@ -65,7 +65,7 @@ def test_what_is_watched_is_in_the_history_and_decides_nothing(tmp_path: Path) -
     config, graph = config_of({"em.iterations": 3, "em.patience": 1}), small_graph()
     PLogicNet(config).fit(graph, out=tmp_path / "plain")
     PLogicNet(config).fit(graph, out=tmp_path / "watched", watch=watching(config, "abc1234"))
-    assert different(tmp_path / "plain", tmp_path / "watched") == ["history.jsonl"]
+    assert different(tmp_path / "plain", tmp_path / "watched") == ["history.jsonl", "metrics.json"]  # its checksum
     lines = [json.loads(line) for line in (tmp_path / "watched" / "history.jsonl").read_text().splitlines()]
     for line in lines:
         assert line["made"]["commit"] == "abc1234"

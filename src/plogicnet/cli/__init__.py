@@ -1,7 +1,22 @@
 """The command line: `plogicnet`, one program with verbs."""
 
+import errno
+import logging
 import os
 import sys
+
+ADVICE = {
+    errno.ENOSPC: "free some space, or name a place on another disk",
+    errno.EDQUOT: "free some space, or name a place on another disk",
+    errno.EFBIG: "files may not grow so large here (see `ulimit -f`)",
+    errno.EROFS: "name a place that can be written to",
+    errno.EACCES: "see who may read and write there, or name another place",
+    errno.EPERM: "see who may read and write there, or name another place",
+    errno.ENOENT: "it was removed or renamed meanwhile; put it back, or name another",
+    errno.EIO: "the disk fails, or the way to it; the system's log tells more",
+    errno.EMFILE: "fewer files at once, or more allowed (see `ulimit -n`)",
+}
+"""What to do about what the system refuses."""
 
 
 def main() -> None:
@@ -10,6 +25,7 @@ def main() -> None:
     Example:
         >>> main()  # doctest: +SKIP
     """
+    logging.raiseExceptions = False  # a log that cannot be written holds up nothing
     try:
         code = _exit_code()
     except KeyboardInterrupt:  # while the program was still being loaded
@@ -39,8 +55,14 @@ def _exit_code() -> int:
         code = 130
     except BrokenPipeError:
         # the reader of our output has seen enough (| head); let Python's own flush at exit meet no closed pipe
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _forget_output()
         return 0
+    except OSError as error:
+        if os.environ.get("PLOGICNET_DEBUG"):
+            raise
+        print(f"plogicnet: {_refused(error)}", file=sys.stderr)
+        _forget_output()
+        return 2
     except Exception as error:
         if os.environ.get("PLOGICNET_DEBUG"):
             raise
@@ -52,6 +74,23 @@ def _exit_code() -> int:
         return 1
     # as a result, in those versions of typer that catch the interrupt themselves
     return _interrupted() if code == 130 else code
+
+
+def _refused(error: OSError) -> str:
+    """What the operating system refused, where, and what to do."""
+    if error.errno is None:
+        return str(error)
+    where = error.filename if error.filename is not None else "a file or the output"
+    advice = ADVICE.get(error.errno)
+    return f"{where}: {error.strerror or os.strerror(error.errno)}" + (f"; {advice}" if advice else "")
+
+
+def _forget_output() -> None:
+    """Lets Python's own flush at exit meet no closed pipe or full disk."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _interrupted() -> int:

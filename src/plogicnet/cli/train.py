@@ -5,7 +5,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -134,11 +134,10 @@ def resume(
     as_json: Json = False,
 ) -> None:
     """Go on with a training that was stopped; or with a complete one, for more EM iterations."""
-    from plogicnet.config import Config
     from plogicnet.files import locked
     from plogicnet.model import PLogicNet
     from plogicnet.progress import for_stderr
-    from plogicnet.run import is_complete, require_begun, tidy
+    from plogicnet.run import is_complete, read_config, require_begun, tidy
 
     for text in assignments or []:
         if not text.startswith(("em.iterations=", "em.patience=")):
@@ -146,7 +145,7 @@ def resume(
                 f"--set {text}: a run goes on with its own settings; only em.iterations and em.patience may change"
             )
     require_begun(run)
-    own = Config().with_file(run / "config.yaml")
+    own = read_config(run)
     asked = own.with_assignments(assignments or [])
     if is_complete(run) and asked.em.iterations <= own.em.iterations:
         with locked(run):
@@ -174,7 +173,7 @@ def refit(
     from plogicnet.progress import for_stderr
 
     model = load_run(run, device, threads, edited=True)
-    with _open_run(run):
+    with _open_run(run), _resumable(run):
         model.refit(rules or run / "rules.tsv", for_stderr(), run)
     _show_trained(model, run, as_json)
 
@@ -288,24 +287,35 @@ def _open_run(out: Path, log_mode: str = "a") -> Iterator[None]:
             yield
         finally:
             logging.getLogger("plogicnet").removeHandler(handler)
-            handler.close()
+            with suppress(OSError):  # of a full disk; the log is nobody's result
+                handler.close()
 
 
 @contextmanager
 def _resumable(run: Path, again: str | None = None) -> Iterator[None]:
-    """Ctrl-C and SIGTERM end the step in hand, save, and say how to go on."""
+    """Ctrl-C and SIGTERM end the step in hand, save, and say how to go on; so does what the system refuses."""
+    again = again or f"`plogicnet resume {run}`"
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield
     except KeyboardInterrupt:
-        if (run / "run.json").is_file():
-            print(f"plogicnet: stopped; {again or f'`plogicnet resume {run}`'} goes on from here", file=sys.stderr)
+        if _is_unfinished(run):
+            print(f"plogicnet: stopped; {again} goes on from here", file=sys.stderr)
+        raise
+    except OSError:
+        if _is_unfinished(run):
+            print(f"plogicnet: what was saved is kept; {again} goes on from it", file=sys.stderr)
         raise
     finally:
         signal.signal(signal.SIGTERM, before)
 
 
+def _is_unfinished(run: Path) -> bool:
+    return (run / "run.json").is_file() and not (run / "metrics.json").is_file()
+
+
 def _refuse_existing(out: Path) -> None:
+    from plogicnet.files import locked
     from plogicnet.run import require_own
 
     if out.is_file():
@@ -314,6 +324,8 @@ def _refuse_existing(out: Path) -> None:
         raise InputError(f"--out {out}: a finished run is there; name another directory or remove it")
     require_own(out)
     if (out / "run.json").exists():
+        with locked(out):  # else another process is at it: nothing to be removed
+            pass
         raise InputError(
             f"--out {out}: an unfinished run is there; `plogicnet resume {out}` goes on with it, or remove it"
         )

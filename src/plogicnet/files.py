@@ -36,6 +36,7 @@ def replacing(path: Path) -> Iterator[Path]:
         with beside.open("rb") as written:
             os.fsync(written.fileno())
         beside.replace(path)
+        _sync(path.parent)  # or a power cut may take the new name back
     except Exception as error:
         reason = _of_the_system(error)
         if reason is None or (isinstance(error, OSError) and str(part) not in str(error.filename or part)):
@@ -43,6 +44,16 @@ def replacing(path: Path) -> Iterator[Path]:
         raise OSError(reason, os.strerror(reason), str(path)) from error
     finally:
         shutil.rmtree(part, ignore_errors=True)
+
+
+def _sync(directory: Path) -> None:
+    if sys.platform == "win32":
+        return
+    opened = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
 
 
 def _of_the_system(error: Exception) -> int | None:

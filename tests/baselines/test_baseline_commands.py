@@ -40,6 +40,9 @@ def test_train_evaluate_predict_and_explain(call: Call, tmp_path: Path, system: 
     rules = answer(call, "rules", run)["rules"]
     assert rules
     assert all(rule["weight"] >= 0 for rule in rules if rule["weight"] is not None) or system != "blp"
+    code, _, said = call("resume", run)
+    assert code == 2
+    assert "it is trained once, without EM" in said  # more iterations would be refused
 
 
 @pytest.mark.parametrize("values", [{}, SOFTMAX])

@@ -233,6 +233,25 @@ def test_an_interrupt_is_exit_130(tmp_path: Path) -> None:
     assert "plogicnet: interrupted" in said
 
 
+def test_an_interrupt_that_python_drops_comes_again() -> None:
+    """As one does that falls into a weak reference's callback; here it falls there for sure."""
+    code = """
+import sys, weakref
+from plogicnet import cli
+class Thing: pass
+def drop():
+    thing = Thing()
+    reference = weakref.ref(thing, lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
+    del thing
+    while True: pass
+cli._exit_code = drop
+cli.main()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 130
+    assert done.stderr == "plogicnet: interrupted\n"
+
+
 def test_a_reader_that_stops_early_is_no_error(run: Path) -> None:
     script = f'set -o pipefail; "{PROGRAM}" rules "{run}" | head -n 1'
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)

@@ -699,7 +699,7 @@ def test_a_refit_that_fails_on_the_way_is_finished_by_resume(
     def refuse(descriptor: int) -> None:
         nonlocal written
         written += 1
-        if written > 7:  # the checkpoint's five, and two of the run
+        if written > 14:  # the five of the checkpoint, and two of the run; each with its directory
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         writing(descriptor)
 

@@ -1,9 +1,11 @@
 """The command line: `plogicnet`, one program with verbs."""
 
+import _thread
 import errno
 import logging
 import os
 import sys
+import threading
 
 ADVICE = {
     errno.ENOSPC: "free some space, or name a place on another disk",
@@ -26,10 +28,13 @@ def main() -> None:
         >>> main()  # doctest: +SKIP
     """
     logging.raiseExceptions = False  # a log that cannot be written holds up nothing
+    before, sys.unraisablehook = sys.unraisablehook, _interrupt_again
     try:
         code = _exit_code()
     except KeyboardInterrupt:  # while the program was still being loaded
         code = _interrupted()
+    finally:
+        sys.unraisablehook = before
     sys.exit(code)
 
 
@@ -91,6 +96,16 @@ def _forget_output() -> None:
         sys.stdout.flush()
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _interrupt_again(dropped: "sys.UnraisableHookArgs") -> None:
+    """An interrupt that falls where Python only notes exceptions, as in the end of an object, comes once more."""
+    if issubclass(dropped.exc_type, KeyboardInterrupt):
+        timer = threading.Timer(0.05, _thread.interrupt_main)
+        timer.daemon = True
+        timer.start()
+    else:
+        sys.__unraisablehook__(dropped)
 
 
 def _interrupted() -> int:

@@ -134,6 +134,7 @@ def resume(
     as_json: Json = False,
 ) -> None:
     """Go on with a training that was stopped; or with a complete one, for more EM iterations."""
+    from plogicnet.baselines import vectors_alone
     from plogicnet.files import locked
     from plogicnet.model import PLogicNet
     from plogicnet.progress import for_stderr
@@ -150,8 +151,10 @@ def resume(
     if is_complete(run) and asked.em.iterations <= own.em.iterations:
         with locked(run):
             tidy(run)
-        more = f"`plogicnet resume {run} --set em.iterations={own.em.iterations + 1}` gives it one more"
-        raise InputError(f"{run} is complete; there is nothing to go on with ({more} EM iteration)")
+        more = f"`plogicnet resume {run} --set em.iterations={own.em.iterations + 1}` gives it one more EM iteration"
+        if vectors_alone(own) or not (own.em.rules and own.em.embedding):
+            more = "it is trained once, without EM"
+        raise InputError(f"{run} is complete; there is nothing to go on with ({more})")
     options = {"device": device, "threads": threads, "em.iterations": asked.em.iterations}
     options["em.patience"] = asked.em.patience
     given = {key: value for key, value in options.items() if value is not None}

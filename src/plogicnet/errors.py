@@ -13,6 +13,21 @@ class InputError(ValueError):
     """
 
 
+LONGEST_SHOWN = 200
+"""A name of more characters is shown in part, and nothing is near to it."""
+
+
+def shown(name: str) -> str:
+    """A name for a message: in quotes, and not all of it where it is very long.
+
+    Example:
+        >>> shown("anna"), len(shown("a" * 10_000_000)) < 300
+        ("'anna'", True)
+    """
+    more = f"… ({len(name):,} characters)" if len(name) > LONGEST_SHOWN else ""
+    return f"{name[:LONGEST_SHOWN]!r}{more}"
+
+
 def nearest(name: str, names: "list[str] | tuple[str, ...]", prefix: str = "") -> str:
     """A hint with the known names nearest to a mistyped one, or an empty string.
 
@@ -22,5 +37,7 @@ def nearest(name: str, names: "list[str] | tuple[str, ...]", prefix: str = "") -
     """
     import difflib
 
+    if len(name) > LONGEST_SHOWN:  # comparing takes the product of both lengths
+        return ""
     found = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
     return f" Did you mean {' or '.join(repr(prefix + f) for f in found)}?" if found else ""

@@ -1,5 +1,8 @@
 """The one exception that means: the input is wrong, and here is what to do about it."""
 
+LONGEST_MESSAGE, LONGEST_SHOWN = 1_500, 200
+"""Of a longer message or name a part is shown; and nothing is near to such a name."""
+
 
 class InputError(ValueError):
     """A mistake in what the user gave (a file, a name, a setting); the commands end with exit code 2.
@@ -12,9 +15,13 @@ class InputError(ValueError):
         plogicnet.errors.InputError: family.tsv, line 3: two columns where three are meant
     """
 
-
-LONGEST_SHOWN = 200
-"""A name of more characters is shown in part, and nothing is near to it."""
+    def __str__(self) -> str:
+        # the name of a stranger's file may hold what a terminal would obey, or be longer than any screen
+        text = super().__str__()
+        text = text if len(text) <= LONGEST_MESSAGE else f"{text[:LONGEST_MESSAGE]}…"
+        return (
+            text if text.isprintable() else "".join(c if c in "\n" or c.isprintable() else ascii(c)[1:-1] for c in text)
+        )
 
 
 def shown(name: str) -> str:

@@ -128,7 +128,7 @@ def read_rows(file: Path, order: str = "hrt", with_gaps: bool = False) -> Rows:
         if suffix(file) in RDF:
             return _read_rdf(file)
         return _read_text(file, order, with_gaps)
-    except (OSError, EOFError, zlib.error, plain_csv.Error, pa.ArrowException) as error:
+    except (OSError, EOFError, zlib.error, plain_csv.Error, UnicodeDecodeError, pa.ArrowException) as error:
         if isinstance(error.__cause__ or error.__context__, InputError):  # from the stream that Arrow read
             raise (error.__cause__ or error.__context__) from None  # type: ignore[misc]
         raise InputError(f"{file}: {_in_words(file, error)}") from None
@@ -145,14 +145,33 @@ def read_parquet(file: Path) -> pa.Table:
     rows, held = sum(group.num_rows for group in groups), sum(group.total_byte_size for group in groups)
     if rows > _expansion() * size + ALWAYS_ROWS or held > most:
         raise _too_large(file)
-    # each text is held once, however many rows have it, until it is known what all of them would take
     flat = [field for field in about.schema.to_arrow_schema() if not pa.types.is_nested(field.type)]
+    names = [field.name for field in flat]
+    if len(set(names)) < len(names):
+        raise InputError(f"{file}: two columns are called {shown(max(names, key=names.count))}; which one is meant?")
     texts = [field.name for field in flat if pa.types.is_string(field.type) or pa.types.is_binary(field.type)]
-    table = pq.read_table(file, columns=[field.name for field in flat], read_dictionary=texts, use_threads=False)
+    try:
+        # each text is held once, however many rows have it, until it is known what all of them would take
+        table = pq.read_table(file, columns=names, read_dictionary=texts, use_threads=False)
+    except OSError:  # this encoding cannot be read so; what cannot be read at all is told again
+        longest = max((group.total_byte_size for group in groups), default=0)
+        table = _read_in_pieces(file, names, 1 + most // max(longest, 1), most)
     if sum(_decoded_bytes(column) for column in table.columns) > most:
         raise _too_large(file)
     table.validate(full=True)  # text that is no UTF-8 would be found when it is used
     return table
+
+
+def _read_in_pieces(file: Path, names: Sequence[str], rows: int, most: int) -> pa.Table:
+    """Parquet whose texts are written as what differs from the one before: so few rows at a time that all fit in."""
+    with pq.ParquetFile(file) as source:
+        batches, held = [], 0
+        for batch in source.iter_batches(min(rows, AT_ONCE), columns=names, use_threads=False):
+            batches.append(batch)
+            held += batch.nbytes
+            if held > most:
+                raise _too_large(file)
+        return pa.Table.from_batches(batches, source.schema_arrow.empty_table().select(names).schema).combine_chunks()
 
 
 def _decoded_bytes(column: pa.ChunkedArray) -> int:

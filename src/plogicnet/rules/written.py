@@ -4,7 +4,7 @@ import math
 from pathlib import Path
 
 from plogicnet.errors import InputError
-from plogicnet.graph import KnowledgeGraph
+from plogicnet.graph import KnowledgeGraph, require_file
 from plogicnet.rules.rule import Constant, Rule
 from plogicnet.rules.syntax import Statement, parse_rules
 from plogicnet.rules.table import RuleTable, is_table
@@ -19,6 +19,7 @@ def read_statements(path: Path, graph: KnowledgeGraph) -> list[Statement]:
     Example:
         >>> read_statements(Path("family.rules"), graph)  # doctest: +SKIP
     """
+    require_file(path, "a file of rules")
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:

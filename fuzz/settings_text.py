@@ -11,9 +11,9 @@ def one_input(data: bytes) -> None:
         >>> one_input(b"kge: {dim: 64}")
     """
     text = data.decode("utf-8", errors="replace")
-    for read in (lambda: Config().with_yaml(text, "fuzz"), lambda: Config().with_assignments([text])):
+    for as_file in (True, False):
         try:
-            config = read()
+            config = Config().with_yaml(text, "fuzz") if as_file else Config().with_assignments([text])
         except InputError:
             continue
         if Config().with_yaml(config.to_yaml(), "fuzz") != config:

@@ -640,5 +640,5 @@ def test_names_made_to_do_harm(case: str, whole: Path, refused_here: Refusal) ->
         assert said.startswith(("plogicnet: ", "Usage: "))  # the latter where no path can be called so
         assert "\x1b" not in said  # no message of ours says anything to a terminal
         assert "\u202e" not in said
-    for words in (("data", "info", name), ("data", "get", name), ("config", "--preset", name)):
-        assert refused_here(*words).startswith("plogicnet: ")
+    for command in ("data info", "data get", "config --preset"):
+        assert refused_here(*command.split(), name).startswith("plogicnet: ")

@@ -336,7 +336,7 @@ def _json_rows(file: Path, with_gaps: bool) -> Iterator[list[str]]:
             raise InputError(f"{file}, line {number}: no JSON: {reason}") from None
         names = {str(key).lower(): value for key, value in row.items()} if isinstance(row, dict) else {}
         family = _family(names) or COLUMNS
-        values = [names.get(name) for name in family]
+        values: list[Any] = [names.get(name) for name in family]
         if with_gaps and isinstance(row, dict):
             values = ["" if value is None else value for value in values]
         for column, value in zip(COLUMNS, values, strict=True):

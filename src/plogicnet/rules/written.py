@@ -19,8 +19,9 @@ def read_statements(path: Path, graph: KnowledgeGraph) -> list[Statement]:
     Example:
         >>> read_statements(Path("family.rules"), graph)  # doctest: +SKIP
     """
-    require_file(path, "a file of rules")
     try:
+        if path.exists() and not path.is_dir():
+            require_file(path, "a file of rules")
         text = path.read_bytes().decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8"

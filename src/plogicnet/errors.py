@@ -1,5 +1,8 @@
 """The one exception that means: the input is wrong, and here is what to do about it."""
 
+LONGEST_MESSAGE, LONGEST_SHOWN = 1_500, 200
+"""Of a longer message or name a part is shown; and nothing is near to such a name."""
+
 
 class InputError(ValueError):
     """A mistake in what the user gave (a file, a name, a setting); the commands end with exit code 2.
@@ -12,6 +15,25 @@ class InputError(ValueError):
         plogicnet.errors.InputError: family.tsv, line 3: two columns where three are meant
     """
 
+    def __str__(self) -> str:
+        # the name of a stranger's file may hold what a terminal would obey, or be longer than any screen
+        text = super().__str__()
+        text = text if len(text) <= LONGEST_MESSAGE else f"{text[:LONGEST_MESSAGE]}…"
+        return (
+            text if text.isprintable() else "".join(c if c in "\n" or c.isprintable() else ascii(c)[1:-1] for c in text)
+        )
+
+
+def shown(name: str) -> str:
+    """A name for a message: in quotes, and not all of it where it is very long.
+
+    Example:
+        >>> shown("anna"), len(shown("a" * 10_000_000)) < 300
+        ("'anna'", True)
+    """
+    more = f"… ({len(name):,} characters)" if len(name) > LONGEST_SHOWN else ""
+    return f"{name[:LONGEST_SHOWN]!r}{more}"
+
 
 def nearest(name: str, names: "list[str] | tuple[str, ...]", prefix: str = "") -> str:
     """A hint with the known names nearest to a mistyped one, or an empty string.
@@ -22,5 +44,7 @@ def nearest(name: str, names: "list[str] | tuple[str, ...]", prefix: str = "") -
     """
     import difflib
 
+    if len(name) > LONGEST_SHOWN:  # comparing takes the product of both lengths
+        return ""
     found = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
     return f" Did you mean {' or '.join(repr(prefix + f) for f in found)}?" if found else ""

@@ -139,7 +139,7 @@ def in_use(directory: Path) -> bool:
         >>> in_use(Path("nowhere"))
         False
     """
-    if sys.platform == "win32":
+    if sys.platform == "win32" or not (directory / ".lock").is_file():  # a pipe would keep us waiting
         return False
     import fcntl
 

@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -13,7 +14,7 @@ import httpx
 import pytest
 
 from plogicnet import cli
-from plogicnet.web.gate import Gate, Receive, Send, cookie_name, host_name, is_local, respond
+from plogicnet.web.gate import Gate, Receive, Refused, Send, cookie_name, host_name, is_local, respond
 from web_servers import serving
 
 TOKEN = "a-token-of-my-own-choice"
@@ -75,6 +76,170 @@ def test_other_hosts_names_are_refused(address: str, host: str) -> None:
     assert "error" in answer.json()
 
 
+def asked(address: str, path: bytes = b"/api/info", host: bytes = b"localhost", more: bytes = b"") -> bytes:
+    """What the server answers to a request that httpx would not send."""
+    parts = urlsplit(address)
+    request = b"GET " + path + b" HTTP/1.1\r\nHost: " + host + b"\r\n" + more + b"Connection: close\r\n\r\n"
+    answer = b""
+    with socket.create_connection((parts.hostname, parts.port), timeout=30) as connection:
+        connection.sendall(request)
+        while piece := connection.recv(65536):
+            answer += piece
+    return answer
+
+
+def status(answer: bytes) -> int:
+    return int(answer.split(b" ", 2)[1])
+
+
+def header_names(answer: bytes) -> set[bytes]:
+    lines = answer.split(b"\r\n\r\n", 1)[0].split(b"\r\n")[1:]
+    return {line.partition(b":")[0].lower() for line in lines}
+
+
+REBOUND = [
+    *(b"localhost.", b"localhost.:80", b"127.0.0.1.", b"evil.example:80", b"evil.example."),
+    *(b"localhost@evil.example", b"localhost:80@evil.example", b"evil.example@localhost", b"a:b@localhost"),
+    *(b"localhost:evil.example", b"localhost:80:evil", b"evil.example:localhost", b"localhost:123456"),
+    *(
+        b"[::1]evil.example",
+        b"[::1].evil.example",
+        b"[::1",
+        b"[::1]:evil",
+        b"[localhost]",
+        b"::1:80",
+        b"[::ffff:7f00:1]",
+    ),
+    *(b"127.1", b"0x7f000001", b"2130706433", b"0177.0.0.1", b"0.0.0.0", b"0"),
+    *(b"localhost/evil.example", b"localhost evil.example", b"localhost,evil.example", b"localhost#evil.example"),
+    *(
+        b"localhost?evil",
+        b"localhost\\evil.example",
+        b"localhost%00",
+        b"localhost%2eevil.example",
+        b"\xe2\x93\x9docalhost",
+    ),
+]
+
+
+@pytest.mark.parametrize("host", REBOUND, ids=ascii)
+def test_no_name_but_its_own_is_answered(address: str, host: bytes) -> None:
+    answer = asked(address, host=host)
+    assert status(answer) in (400, 421)
+    assert b'"entities"' not in answer
+
+
+def test_the_request_line_names_no_other_host(address: str) -> None:
+    for target in (b"http://evil.example/api/info", b"http://localhost/api/info", b"localhost:80", b"*", b"//api/info"):
+        assert status(asked(address, target)) == 404
+    assert status(asked(address, b"http://localhost/api/info", host=b"evil.example")) == 421
+    for two in (b"Host: localhost\r\n", b"Host: evil.example\r\n"):
+        assert status(asked(address, more=two)) == 400
+
+
+def test_nothing_is_made_of_what_a_request_says(address: str) -> None:
+    """No redirect, and no name in any header."""
+    for path in (b"/api/info/", b"/static/page.js/", b"//evil.example/..", b"/static//"):
+        answer = asked(address, path)
+        assert status(answer) == 404
+        assert b"location" not in header_names(answer)
+    usual = header_names(asked(address, b"/api/entity?name=nobody"))
+    for name in (
+        b"%0d%0aSet-Cookie:%20a=b",
+        b"%0aSet-Cookie:a=b",
+        b"%e5%98%8d%e5%98%8aSet-Cookie:a=b",
+        b"%00",
+        b"%ed%a0%80",
+    ):
+        for path in (b"/api/entity?name=" + name, b"/api/search?kind=" + name, b"/static/" + name):
+            answer = asked(address, path)
+            assert status(answer) in (404, 422)
+            assert header_names(answer) <= usual, path
+    for broken in (b"/api/info\rX: y", b"/api/info\x00", b"/\xff", b"/api/info X: y"):
+        assert status(asked(address, broken)) == 400
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n",
+        b"Content-Length: 0\r\nContent-Length: 44\r\n",
+        b"Content-Length: 0\r\nTransfer-Encoding: chunked\r\n",
+        b"Content-Length: +5\r\n",
+        b"Content-Length: 0x5\r\n",
+        b"Content-Length: -1\r\n",
+        b"Transfer-Encoding: xchunked\r\n",
+        b"Transfer-Encoding: chunked, identity\r\n",
+        b"Transfer-Encoding : chunked\r\n",
+        b"X: y\rTransfer-Encoding: chunked\r\n",
+    ],
+    ids=ascii,
+)
+def test_no_request_hides_in_another(address: str, more: bytes) -> None:
+    """Two servers that see its end at different places would be two that disagree about what was asked."""
+    parts = urlsplit(address)
+    hidden = b"0\r\n\r\nGET /api/rules HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with socket.create_connection((parts.hostname, parts.port), timeout=30) as connection:
+        connection.sendall(b"GET /api/info HTTP/1.1\r\nHost: localhost\r\n" + more + b"\r\n" + hidden)
+        answer = b""
+        while piece := connection.recv(65536):  # until the server ends the connection, which it does at once
+            answer += piece
+    assert status(answer) in (400, 413)
+    assert answer.count(b"HTTP/1.1 ") == 1
+
+
+def test_old_and_piped_requests(address: str) -> None:
+    old = raw(address, b"GET /static/page.js HTTP/1.0\r\nHost: localhost\r\n\r\n")
+    assert status(old) == 200
+    assert b"content-security-policy" in header_names(old)
+    assert status(raw(address, b"GET /api/info HTTP/1.0\r\nHost: evil.example\r\n\r\n")) == 421
+    assert status(raw(address, b"GET /api/info\r\n\r\n")) == 400
+    parts = urlsplit(address)
+    with socket.create_connection((parts.hostname, parts.port), timeout=30) as connection:
+        request = b"GET /static/page.css HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        connection.sendall(request * 3 + request.replace(b"localhost", b"evil.example"))
+        answer = b""
+        while piece := connection.recv(65536):
+            answer += piece
+    assert [int(a.split(b" ", 1)[0]) for a in answer.split(b"HTTP/1.1 ")[1:]] == [200, 200, 200, 421]  # each is judged
+
+
+def test_upgrades_are_not_made(address: str) -> None:
+    for more in (
+        b"Upgrade: websocket\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n"
+        b"Origin: http://evil.example\r\nSec-Fetch-Site: cross-site\r\n",
+        b"Upgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQCAAAAAAIAAAAA\r\nSec-Fetch-Site: cross-site\r\n",
+    ):
+        answer = asked(address, more=more + b"Connection: Upgrade\r\n")
+        assert status(answer) == 403
+        assert b"upgrade" not in header_names(answer)
+
+
+def test_many_headers_and_many_parameters(address: str) -> None:
+    for count in (1_000, 10_000):
+        assert status(asked(address, more=b"".join(b"X-%d: y\r\n" % i for i in range(count)))) in (200, 400)
+    assert status(asked(address, b"/api/search?" + b"q&" * 90_000)) == 200
+    assert status(asked(address, b"/api/search?" + b"x=&" * 60_000)) == 200
+    assert status(asked(address, b"/api/search?top=1&" + b"top=x&" * 30_000)) == 422
+    with suppress(ConnectionError):  # told so before all of it was sent
+        assert status(asked(address, b"/api/search?" + b"q=a&" * 1_000_000)) == 400  # longer than a head may be
+    assert httpx.get(address + "/api/info").status_code == 200
+
+
+@pytest.mark.parametrize("origin", ["null", "http://evil.example", "http://localhost.evil.example", "file://"])
+def test_no_other_origin_is_let_in(address: str, origin: str) -> None:
+    wish = {"origin": origin, "access-control-request-method": "GET", "access-control-request-private-network": "true"}
+    for answer in (
+        httpx.options(address + "/api/info", headers=wish),
+        httpx.get(address + "/api/info", headers=wish),
+        httpx.get(address + "/static/page.js", headers=wish),
+    ):
+        assert not [name for name in answer.headers if name.startswith("access-control")]
+        assert answer.headers["cross-origin-resource-policy"] == "same-origin"
+        assert answer.headers["x-frame-options"] == "DENY"
+    assert httpx.options(address + "/api/info", headers=wish).status_code == 405
+
+
 @pytest.mark.parametrize("host", ["localhost", "LOCALHOST:99", "127.0.0.1:1", "[::1]:8000"])
 def test_this_machines_own_names_are_admitted(address: str, host: str) -> None:
     assert httpx.get(address + "/api/info", headers={"host": host}).status_code == 200
@@ -117,6 +282,12 @@ def test_head_is_get_without_a_body(address: str) -> None:
 def test_other_sites_pages_may_not_ask(address: str) -> None:
     for site in ("cross-site", "same-site"):
         assert httpx.get(address + "/api/info", headers={"sec-fetch-site": site}).status_code == 403
+        assert httpx.get(address + "/api/info", headers={"sec-fetch-site": site.title()}).status_code == 403
+    for two in (
+        b"Sec-Fetch-Site: none\r\nSec-Fetch-Site: cross-site\r\n",
+        b"sec-fetch-site: cross-site\r\nsec-fetch-site: none\r\n",
+    ):
+        assert status(asked(address, more=two)) == 403
     assert httpx.get(address + "/api/info", headers={"sec-fetch-site": "same-origin"}).status_code == 200
     answer = httpx.get(address + "/api/info", headers={"origin": "http://evil.example"})
     assert not any(name.startswith("access-control") for name in answer.headers)
@@ -134,6 +305,20 @@ def test_other_sites_pages_may_not_ask(address: str) -> None:
         "/static/page.html%00.js",
         "/static/..\\server.py",
         "/../../etc/passwd",
+        "/static/%5c..%5cserver.py",
+        "/static/%c0%ae%c0%ae%c0%afserver.py",
+        "/static/%e0%80%af%e0%80%aeserver.py",
+        "/static/%252e%252e%252fserver.py",
+        "/static/..;/server.py",
+        "/static/%ff",
+        "/static/%00",
+        "/static/%zz",
+        "/static/page.js%20",
+        "/static/page.js.",
+        "/static/PAGE.JS",
+        "/static/page.html",
+        "/api/..%2fserver.py",
+        "/%2e%2e/%2e%2e/etc/passwd",
         "/static/",
         "/static",
     ],
@@ -160,6 +345,36 @@ def test_a_token_is_asked_for_outside_this_machine(guarded: str) -> None:
     assert httpx.get(guarded + "/api/info", headers={"authorization": f"Basic {TOKEN}"}).status_code == 401
     # in an address it counts for the page alone, so that it does not get into the addresses that people copy
     assert httpx.get(guarded + "/api/info", params={"token": TOKEN}).status_code == 401
+
+
+def test_tokens_are_compared_whole_and_no_empty_one_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def nothing(_: object, __: Receive, send: Send) -> None:
+        await respond(send, 404, "nothing is here")
+
+    compared: list[tuple[object, object]] = []
+
+    def compare(given: bytes, own: bytes) -> bool:
+        compared.append((given, own))
+        return given == own
+
+    monkeypatch.setattr("plogicnet.web.gate.hmac.compare_digest", compare)  # the one that takes the same time for all
+
+    def admitted(token: str, **headers: bytes) -> bool:
+        pairs = [(b"host", b"localhost"), *((k.encode(), v) for k, v in headers.items())]
+        scope = {"type": "http", "method": "GET", "path": "/", "query_string": b"token=", "headers": pairs}
+        try:
+            Gate(nothing, "localhost", token)._check(scope | {"server": ("localhost", 80)})
+        except Refused as why:
+            return why.status != 401
+        return True
+
+    secret = "sécret-tökén-ünïcode"
+    assert not admitted("", authorization=b"Bearer ")
+    assert not admitted(secret, authorization=b"Bearer s")
+    assert admitted("plain-token-of-mine", authorization=b"Bearer plain-token-of-mine")
+    assert not admitted(secret, authorization=b"Bearer \xff\xfe", cookie=b"plogicnet_token_80=\xed\xa0\x80")
+    assert (b"s", secret.encode()) in compared
+    assert all(isinstance(part, bytes) for pair in compared for part in pair)
 
 
 def test_a_token_opens_by_header_or_once_by_address_then_by_cookie(guarded: str) -> None:
@@ -282,6 +497,7 @@ def test_help_loads_neither_torch_nor_fastapi() -> None:
 
 def test_hosts() -> None:
     assert [host_name(h) for h in ("A:1", "[::1]", "::1", "[::1]:2", "a.b")] == ["a", "::1", "::1", "::1", "a.b"]
+    assert {host_name(h) for h in ("", "a:b", "a:1@b", "[::1", "[::1]b", "a b", "a,b", "[a]")} == {""}
     assert [is_local(h) for h in ("127.0.0.2", "::1", "localhost", "0.0.0.0", "::", "example.org")] == [
         True, True, True, False, False, False,
     ]  # fmt: skip

@@ -136,7 +136,7 @@ def is_complete(folder: Path) -> bool:
 
 
 def _bare(name: str) -> str:
-    return "".join(character for character in name.casefold() if character not in " -_")
+    return name.casefold().replace(" ", "").replace("-", "").replace("_", "")
 
 
 def _folders() -> list[Path]:

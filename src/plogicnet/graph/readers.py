@@ -3,12 +3,13 @@
 import csv as plain_csv
 import gzip
 import io
+import itertools
 import json
 import os
+import stat
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import IO, Any, AnyStr, NoReturn
 from urllib.parse import unquote
@@ -19,25 +20,20 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import csv
 
-from plogicnet.errors import InputError
+from plogicnet.errors import InputError, shown
 
 COLUMNS = ("head", "relation", "tail")
 ORDERS = {"hrt": COLUMNS, "htr": ("head", "tail", "relation")}
-HEADERS = {
-    "head": ("head", "h", "subject", "source", "head_id"),
-    "relation": ("relation", "r", "predicate", "rel", "relation_id"),
-    "tail": ("tail", "t", "object", "target", "tail_id"),
-}
-FAMILIES = (
-    ("head", "relation", "tail"),
-    ("h", "r", "t"),
-    ("subject", "predicate", "object"),
-    ("source", "relation", "target"),
-    ("head", "rel", "tail"),
-    ("head_id", "relation_id", "tail_id"),
+ENDS = (
+    *(("head", "tail"), ("h", "t"), ("subject", "object"), ("s", "o"), ("source", "target"), ("src", "dst")),
+    *(("from", "to"), ("start", "end"), ("head_id", "tail_id"), (":start_id", ":end_id")),
 )
-"""The names that the three columns of a table go by; the first set that is whole counts."""
-NAMED = {word: column for column, words in HEADERS.items() for word in words}
+BETWEEN = (
+    *("relation", "rel", "r", "predicate", "p", "edge", "relationship", "relation_id", "property"),
+    *("type", ":type"),
+)
+"""The names that the columns of a table go by: both ends of one kind, and what is between; the first that is there."""
+NAMED = {word for ends in ENDS for word in ends} | set(BETWEEN)
 TEXT = (".txt", ".tsv", ".csv")
 JSON_LINES = (".jsonl", ".ndjson")
 PARQUET = (".parquet", ".pq")
@@ -52,15 +48,24 @@ EXPANSION = "PLOGICNET_EXPANSION"
 """The environment variable for how many times its own size a compressed file may hold."""
 USUAL_EXPANSION, ALWAYS_BYTES, ALWAYS_ROWS = 100, 1 << 26, 1 << 22
 """Text of triples is packed to a tenth, seldom to a hundredth; what makes a thousand is made to fill a memory."""
+AT_ONCE = 1 << 16
+"""Rows that Python reads are put away, each name once, after so many."""
 STRINGS = pa.dictionary(pa.int32(), pa.string())
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Triples in names, as dictionary-encoded columns head, relation, tail; and how many literals were skipped."""
+    """Triples in names, as dictionary-encoded columns head, relation, tail.
+
+    Attributes:
+        table: the columns.
+        literals: how many of them were skipped.
+        named: whether the file itself says which column is which.
+    """
 
     table: pa.Table
     literals: int = 0
+    named: bool = True
 
 
 def suffix(file: Path) -> str:
@@ -80,7 +85,27 @@ def is_header(cells: Sequence[str]) -> bool:
         >>> is_header(["Subject", "Predicate", "Object"])
         True
     """
-    return {NAMED.get(cell.strip().lower()) for cell in cells} == set(COLUMNS)
+    return len(cells) == len(COLUMNS) and _family([cell.strip().lower() for cell in cells]) is not None
+
+
+def require_file(path: Path, what: str) -> None:
+    """An error unless a path is a file: a pipe may never end, a device never does, and neither can be read twice.
+
+    Example:
+        >>> require_file(Path("/"), "a file of rules")
+        Traceback (most recent call last):
+        plogicnet.errors.InputError: /: a directory where a file of rules is meant
+    """
+    try:
+        mode = path.stat().st_mode
+    except (OSError, ValueError) as error:  # a name too long, or with a NUL in it
+        missing = isinstance(error, FileNotFoundError | NotADirectoryError)
+        reason = "no such file" if missing else f"cannot be read: {getattr(error, 'strerror', None) or error}"
+        raise InputError(f"{str(path)[:200]}: {reason}") from None
+    if stat.S_ISDIR(mode):
+        raise InputError(f"{path}: a directory where {what} is meant")
+    if not stat.S_ISREG(mode):
+        raise InputError(f"{path}: a pipe or a device where {what} is meant; save what it gives as a file first")
 
 
 def read_rows(file: Path, order: str = "hrt", with_gaps: bool = False) -> Rows:
@@ -94,10 +119,7 @@ def read_rows(file: Path, order: str = "hrt", with_gaps: bool = False) -> Rows:
     """
     if order not in ORDERS:
         raise InputError(f"columns: {order!r} is not allowed; one of {', '.join(ORDERS)}")
-    if file.is_dir():
-        raise InputError(f"{file}: a directory where a file of triples is meant")
-    if not file.is_file():
-        raise InputError(f"{file}: no such file")
+    require_file(file, "a file of triples")
     try:
         if suffix(file) in PARQUET:
             return Rows(_named_columns(read_parquet(file), str(file), with_gaps))
@@ -105,8 +127,8 @@ def read_rows(file: Path, order: str = "hrt", with_gaps: bool = False) -> Rows:
             return Rows(_read_json_lines(file, with_gaps))
         if suffix(file) in RDF:
             return _read_rdf(file)
-        return Rows(_read_text(file, order, with_gaps))
-    except (OSError, EOFError, zlib.error, plain_csv.Error, pa.ArrowException) as error:
+        return _read_text(file, order, with_gaps)
+    except (OSError, EOFError, zlib.error, plain_csv.Error, UnicodeDecodeError, pa.ArrowException) as error:
         if isinstance(error.__cause__ or error.__context__, InputError):  # from the stream that Arrow read
             raise (error.__cause__ or error.__context__) from None  # type: ignore[misc]
         raise InputError(f"{file}: {_in_words(file, error)}") from None
@@ -118,12 +140,46 @@ def read_parquet(file: Path) -> pa.Table:
     Example:
         >>> read_parquet(Path("graph.parquet"))  # doctest: +SKIP
     """
-    about, size = pq.read_metadata(file), file.stat().st_size
+    about, size, most = pq.read_metadata(file), file.stat().st_size, _most_bytes(file)
     groups = [about.row_group(i) for i in range(about.num_row_groups)]
     rows, held = sum(group.num_rows for group in groups), sum(group.total_byte_size for group in groups)
-    if rows > _expansion() * size + ALWAYS_ROWS or held > _most_bytes(file):
+    if rows > _expansion() * size + ALWAYS_ROWS or held > most:
         raise _too_large(file)
-    return pq.read_table(file)
+    flat = [field for field in about.schema.to_arrow_schema() if not pa.types.is_nested(field.type)]
+    names = [field.name for field in flat]
+    if len(set(names)) < len(names):
+        raise InputError(f"{file}: two columns are called {shown(max(names, key=names.count))}; which one is meant?")
+    texts = [field.name for field in flat if pa.types.is_string(field.type) or pa.types.is_binary(field.type)]
+    try:
+        # each text is held once, however many rows have it, until it is known what all of them would take
+        table = pq.read_table(file, columns=names, read_dictionary=texts, use_threads=False)
+    except OSError:  # this encoding cannot be read so; what cannot be read at all is told again
+        longest = max((group.total_byte_size for group in groups), default=0)
+        table = _read_in_pieces(file, names, 1 + most // max(longest, 1), most)
+    if sum(_decoded_bytes(column) for column in table.columns) > most:
+        raise _too_large(file)
+    table.validate(full=True)  # text that is no UTF-8 would be found when it is used
+    return table
+
+
+def _read_in_pieces(file: Path, names: Sequence[str], rows: int, most: int) -> pa.Table:
+    """Parquet whose texts are written as what differs from the one before: so few rows at a time that all fit in."""
+    with pq.ParquetFile(file) as source:
+        batches, held = [], 0
+        for batch in source.iter_batches(min(rows, AT_ONCE), columns=names, use_threads=False):
+            batches.append(batch)
+            held += batch.nbytes
+            if held > most:
+                raise _too_large(file)
+        return pa.Table.from_batches(batches, source.schema_arrow.empty_table().select(names).schema).combine_chunks()
+
+
+def _decoded_bytes(column: pa.ChunkedArray) -> int:
+    """What a column takes when each of its rows has a text of its own."""
+    if not pa.types.is_dictionary(column.type):
+        return int(column.nbytes)
+    chunks = (pc.sum(pc.take(pc.binary_length(ch.dictionary), ch.indices)).as_py() for ch in column.chunks)
+    return sum(total or 0 for total in chunks)
 
 
 def _expansion() -> int:
@@ -189,25 +245,27 @@ def rows_of(data: Any, what: str = "data") -> Rows:
     return Rows(_checked(pa.table({c: [str(v) for v in columns[i]] for i, c in enumerate(COLUMNS)}), what))
 
 
-def _family(names: Iterable[str]) -> tuple[str, str, str] | None:
+def _family(names: Collection[str]) -> tuple[str, str, str] | None:
     """The names that head, relation and tail go by among the names of columns."""
-    return next((family for family in FAMILIES if set(family) <= set(names)), None)
+    ends = next((pair for pair in ENDS if pair[0] in names and pair[1] in names), None)
+    relation = next((word for word in BETWEEN if word in names), None)
+    return (ends[0], relation, ends[1]) if ends and relation else None
 
 
 def _named_columns(table: pa.Table, what: str, with_gaps: bool = False) -> pa.Table:
     """The three columns of a table, found by their names, else by place."""
-    given = {name.lower(): name for name in table.column_names}
+    given = [name.lower() for name in table.column_names]
     family = _family(given)
-    found = dict(zip(COLUMNS, (given[name] for name in family), strict=True)) if family else {}
-    if not found:
-        # by place only where no name says otherwise
-        if len(table.column_names) != 3 or any(name in NAMED for name in given):
-            raise InputError(
-                f"{what}: no columns head, relation, tail (or h, r, t; subject, predicate, object);"
-                f" found {', '.join(table.column_names) or 'none'}"
-            )
-        found = dict(zip(COLUMNS, table.column_names, strict=True))
-    columns = {c: table[found[c]] for c in COLUMNS}
+    # by place only where no name says otherwise
+    if family is None and (len(given) != len(COLUMNS) or any(name in NAMED for name in given)):
+        found = ", ".join(name[:40] for name in table.column_names[:10]) or "none"
+        raise InputError(
+            f"{what}: no columns head, relation, tail (or h, r, t; subject, predicate, object); found {found}"
+        )
+    double = next((name for name in family or () if given.count(name) > 1), None)
+    if double:
+        raise InputError(f"{what}: two columns are called {double}; which one is meant?")
+    columns = {c: table.column(given.index(family[i]) if family else i) for i, c in enumerate(COLUMNS)}
     for name, column in columns.items():
         if column.null_count and not with_gaps:
             row = pc.index(column.is_null(), True).as_py()
@@ -219,21 +277,55 @@ def _named_columns(table: pa.Table, what: str, with_gaps: bool = False) -> pa.Ta
 
 def _checked(table: pa.Table, what: str, with_gaps: bool = False) -> pa.Table:
     """The table dictionary-encoded, without an empty name unless gaps are meant."""
-    encoded = pa.table({c: table[c].cast(pa.string()).dictionary_encode() for c in COLUMNS})
+    columns = {c: table[c] for c in COLUMNS}
+    encoded = {c: v if v.type == STRINGS else v.cast(pa.string()).dictionary_encode() for c, v in columns.items()}
     for c in COLUMNS:
         if _has_empty(encoded[c]) and not with_gaps:
-            row = pc.index(table[c].cast(pa.string()), "").as_py()
-            raise InputError(f"{what}, row {row + 1}: the {c} is an empty name")
-    return encoded
+            raise InputError(f"{what}, row {_row_of_empty(encoded[c]) + 1}: the {c} is an empty name")
+    return pa.table(encoded)
+
+
+def _row_of_empty(column: pa.ChunkedArray) -> int:
+    start = 0
+    for chunk in column.chunks:
+        code = pc.index(chunk.dictionary, "").as_py()
+        if code >= 0:
+            return start + int(pc.index(chunk.indices, pa.scalar(code, chunk.indices.type)).as_py())
+        start += len(chunk)
+    return start
 
 
 def _has_empty(column: pa.ChunkedArray) -> bool:
     return any(pc.index(chunk.dictionary, "").as_py() >= 0 for chunk in column.chunks)
 
 
+def _in_columns(file: Path, rows: Iterable[Sequence[str]]) -> pa.Table:
+    """Rows that Python reads one after another, put away in columns before they take much more than the file does."""
+    chunks: list[list[pa.Array]] = []
+    some: list[Sequence[str]] = []
+    held = characters = 0
+    for row in itertools.chain(rows, [None]):
+        if row is not None:
+            some.append(row)
+            characters += sum(map(len, row))
+        if row is None or len(some) == AT_ONCE or characters > BLOCK:
+            names = zip(*some, strict=True) if some else [()] * len(COLUMNS)
+            chunks.append([pa.array(column, pa.string()).dictionary_encode() for column in names])
+            held += sum(column.nbytes for column in chunks[-1])
+            if held > _most_bytes(file):
+                raise _too_large(file)
+            some, characters = [], 0
+    return pa.table(
+        {c: pa.chunked_array(chunk, STRINGS) for c, chunk in zip(COLUMNS, zip(*chunks, strict=True), strict=True)}
+    )
+
+
 def _read_json_lines(file: Path, with_gaps: bool) -> pa.Table:
     """One object a line; other keys than head, relation and tail are passed over."""
-    columns: dict[str, list[str]] = {c: [] for c in COLUMNS}
+    return _in_columns(file, _json_rows(file, with_gaps))
+
+
+def _json_rows(file: Path, with_gaps: bool) -> Iterator[list[str]]:
     for number, line in enumerate(_decoded_lines(file), 1):
         if not line.strip():
             continue
@@ -244,17 +336,27 @@ def _read_json_lines(file: Path, with_gaps: bool) -> pa.Table:
             raise InputError(f"{file}, line {number}: no JSON: {reason}") from None
         names = {str(key).lower(): value for key, value in row.items()} if isinstance(row, dict) else {}
         family = _family(names) or COLUMNS
-        for column, name in zip(COLUMNS, family, strict=True):
-            value = names.get(name)
-            if value is None and with_gaps and isinstance(row, dict):
-                value = ""
+        values: list[Any] = [names.get(name) for name in family]
+        if with_gaps and isinstance(row, dict):
+            values = ["" if value is None else value for value in values]
+        for column, value in zip(COLUMNS, values, strict=True):
             if not isinstance(value, str) or not (value or with_gaps):
                 raise InputError(f"{file}, line {number}: expected an object with a name as {column!r}: {line[:100]!r}")
-            columns[column].append(value)
-    return _checked(pa.table({c: pa.array(v, pa.string()) for c, v in columns.items()}), str(file), with_gaps)
+        if not "".join(values).isprintable():  # the quick half of the question
+            _require_whole_characters(values, f"{file}, line {number}")
+        yield values
 
 
-def _read_text(file: Path, order: str, with_gaps: bool) -> pa.Table:
+def _require_whole_characters(names: Iterable[str], place: str) -> None:
+    """JSON can say half of a character that takes two; no other format can."""
+    for name in names:
+        try:
+            name.encode()
+        except UnicodeEncodeError:
+            raise InputError(f"{place}: half a character (a lone surrogate) in {shown(name)}") from None
+
+
+def _read_text(file: Path, order: str, with_gaps: bool) -> Rows:
     """Delimited text: quoting is honoured in CSV, and in TSV where the whole file keeps to it."""
     delimiter, header, skip = _sniff(file)
     names = header or ORDERS[order]
@@ -271,7 +373,7 @@ def _read_text(file: Path, order: str, with_gaps: bool) -> pa.Table:
         table = _parse_quoted(file, delimiter, names, skip > 0)
     if table is None or (not with_gaps and any(_has_empty(table[c]) for c in COLUMNS)):
         _diagnose(file, delimiter, names, skip > 0, with_gaps)
-    return table.select(COLUMNS)
+    return Rows(table.select(COLUMNS), named=skip > 0)
 
 
 def place_of(file: Path, row: int) -> str:
@@ -283,15 +385,17 @@ def place_of(file: Path, row: int) -> str:
     """
     if suffix(file) in (*PARQUET, *RDF):
         return f"{file}, row {row + 1}"
-    if suffix(file) in JSON_LINES:
-        lines = (number for number, line in enumerate(_decoded_lines(file), 1) if line.strip())
-        return f"{file}, line {next(islice(lines, row, None))}"
-    delimiter, header, skip = _sniff(file)
-    literal = delimiter == "\t" and _parse_quoted(file, delimiter, header or COLUMNS, skip > 0) is None
-    quoting: Any = plain_csv.QUOTE_NONE if literal else plain_csv.QUOTE_MINIMAL
-    reader = plain_csv.reader(_decoded_lines(file), delimiter=delimiter, quoting=quoting)
-    starts = (reader.line_num for cells in reader if cells)
-    return f"{file}, line {next(islice(starts, row + (skip > 0), None))}"
+    lines: Iterator[int] = (number for number, line in enumerate(_decoded_lines(file), 1) if line.strip())
+    if suffix(file) not in JSON_LINES:
+        delimiter, header, skip = _sniff(file)
+        literal = delimiter == "\t" and _parse_quoted(file, delimiter, header or COLUMNS, skip > 0) is None
+        quoting: Any = plain_csv.QUOTE_NONE if literal else plain_csv.QUOTE_MINIMAL
+        reader = plain_csv.reader(_decoded_lines(file), delimiter=delimiter, quoting=quoting)
+        lines = itertools.islice((reader.line_num for cells in reader if cells), int(skip > 0), None)
+    try:
+        return f"{file}, line {next(itertools.islice(lines, row, None))}"
+    except (plain_csv.Error, StopIteration):  # lines that end as only Arrow takes for an end
+        return f"{file}, row {row + 1}"
 
 
 def _parse(file: Path, delimiter: str, names: Sequence[str], skip: int) -> pa.Table:
@@ -333,17 +437,21 @@ def _holds_quotes(file: Path) -> bool:
 
 def _parse_quoted(file: Path, delimiter: str, names: Sequence[str], skip: bool) -> pa.Table | None:
     """Text in which quotes are quotes all through; None where some are not."""
+    places = [names.index(c) for c in COLUMNS]
     with _open_text(file) as text:
         lines = _short(file, lambda: text.readline(BLOCK + 1))
+        reader = plain_csv.reader(lines, delimiter=delimiter, strict=True)
+        rows = itertools.islice((row for row in reader if row), int(skip), None)
         try:
-            rows = list(plain_csv.reader(lines, delimiter=delimiter, strict=True))
+            return _in_columns(file, ([row[at] for at in places] for row in rows if _is_whole(row, names)))
         except (plain_csv.Error, UnicodeDecodeError):
             return None
-    rows = [row for row in rows if row][int(skip) :]
-    if any(len(row) != len(names) for row in rows):
-        return None
-    columns = {c: [row[names.index(c)] for row in rows] for c in COLUMNS}
-    return pa.table({c: pa.array(cells, pa.string()).dictionary_encode() for c, cells in columns.items()})
+
+
+def _is_whole(row: Sequence[str], names: Sequence[str]) -> bool:
+    if len(row) != len(names):
+        raise plain_csv.Error("a row of another length")
+    return True
 
 
 def _sniff(file: Path) -> tuple[str, tuple[str, ...], int]:
@@ -364,8 +472,6 @@ def _sniff(file: Path) -> tuple[str, tuple[str, ...], int]:
 def _header(cells: Sequence[str]) -> tuple[str, ...]:
     """What the columns of a header are: head, relation, tail, or further ones, by number; nothing if it is none."""
     words = [cell.strip().lower() for cell in cells]
-    if len(words) == 3:
-        return tuple(NAMED[word] for word in words) if is_header(words) else ()
     family = _family(words)
     if family is None or len(set(words)) < len(words):
         return ()
@@ -443,22 +549,23 @@ def _read_rdf(file: Path) -> Rows:
         import pyoxigraph as ox
     except ImportError:
         raise InputError(f"{file}: RDF needs pyoxigraph; install it with: pip install 'plogicnet[rdf]'") from None
-    columns: list[list[str]] = [[], [], []]
     literals = 0
+
+    def rows(stream: IO[bytes]) -> Iterator[list[str]]:
+        nonlocal literals
+        for quad in ox.parse(stream, format=getattr(ox.RdfFormat, RDF[suffix(file)])):
+            if isinstance(quad.object, ox.Literal):
+                literals += 1
+                continue
+            yield [_rdf_name(term) for term in (quad.subject, quad.predicate, quad.object)]
+
     with _open_bytes(file) as stream:
         try:
-            for quad in ox.parse(stream, format=getattr(ox.RdfFormat, RDF[suffix(file)])):
-                if isinstance(quad.object, ox.Literal):
-                    literals += 1
-                    continue
-                for column, term in zip(columns, (quad.subject, quad.predicate, quad.object), strict=True):
-                    column.append(_rdf_name(term))
+            table = _in_columns(file, rows(stream))
         except SyntaxError as error:
             place = f", line {error.lineno}, column {error.offset}" if error.lineno else ""
             raise InputError(f"{file}{place}: {error.msg}") from None
-    return Rows(
-        _checked(pa.table({c: pa.array(columns[i], pa.string()) for i, c in enumerate(COLUMNS)}), str(file)), literals
-    )
+    return Rows(_checked(table, str(file)), literals)
 
 
 def _rdf_name(term: Any) -> str:

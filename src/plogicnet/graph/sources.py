@@ -12,18 +12,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from plogicnet.errors import InputError, nearest
+from plogicnet.errors import InputError, nearest, shown
 from plogicnet.graph import datasets
 from plogicnet.graph.dictionaries import read_dictionary, read_labels, read_openke
 from plogicnet.graph.download import fetch
 from plogicnet.graph.knowledge_graph import SPLITS, KnowledgeGraph, drop_duplicates
-from plogicnet.graph.readers import COLUMNS, SUFFIXES, Rows, place_of, read_rows, rows_of
+from plogicnet.graph.readers import COLUMNS, SUFFIXES, Rows, place_of, read_rows, require_file, rows_of
 from plogicnet.graph.splitting import Shares, split_triples
 from plogicnet.graph.triples import HEAD, RELATION, TAIL, IntArray, as_triples
 from plogicnet.graph.vocabulary import Vocabulary
 from plogicnet.progress import Progress, silent
 
 log = logging.getLogger(__name__)
+ENOUGH_ROWS = 10
+"""In a smaller graph a first line whose names come once is nothing odd."""
 SPLIT_NAMES = {"train": ("train",), "valid": ("valid", "dev", "val", "validation"), "test": ("test",)}
 
 
@@ -45,7 +47,8 @@ def open_graph(
     path = Path(source)
     if not os.path.exists(path):  # noqa: PTH110 (Path.exists fails on a name that is too long)
         path = _find_data_set(str(source), progress)
-    if path.is_file():
+    if not path.is_dir():
+        require_file(path, "a graph")
         splits = [read_rows(path, order)]
         graph = _numbered(splits, path.name.split(".")[0])
         graph = graph if shares is None else split_triples(graph, shares, seed)
@@ -95,8 +98,8 @@ def add_facts(graph: KnowledgeGraph, facts: Any) -> KnowledgeGraph:
         if name not in graph.relations:
             place = f"{what}, row {row + 1}" if file is None else place_of(file, row)
             raise InputError(
-                f"{place}: unknown relation {name!r}.{nearest(name, graph.relations.names)} Entities may be new, but"
-                " relations must be those of training"
+                f"{place}: unknown relation {shown(name)}.{nearest(name, graph.relations.names)} Entities may be new,"
+                " but relations must be those of training"
             )
     entities = Vocabulary(
         "entity", tuple(dict.fromkeys([*graph.entities.names, *itertools.chain(*zip(heads, tails, strict=True))]))
@@ -115,7 +118,7 @@ def _find_data_set(name: str, progress: Progress) -> Path:
         return fetch(datasets.DATA_SETS[known], datasets.cache_directory(), progress)
     names = sorted({*datasets.available(), *datasets.DATA_SETS})
     hint = nearest(name, names) or f" Known data sets: {', '.join(names)}."
-    raise InputError(f"no graph {name!r}: neither a file, a directory nor a data set.{hint}")
+    raise InputError(f"no graph {shown(name)}: neither a file, a directory nor a data set.{hint}")
 
 
 def _find_split(folder: Path, split: str) -> Path | None:
@@ -133,8 +136,28 @@ def _numbered(splits: Sequence[Rows], name: str, folder: Path | None = None) -> 
     relations = _vocabulary("relation", splits, ("relation",), folder and folder / "relations.dict")
     numbers = [_numbers(rows.table, entities, relations) for rows in splits]
     numbers += [as_triples([])] * (len(SPLITS) - len(numbers))
+    if not splits[0].named and _stands_alone(numbers[0]):
+        names = (entities, relations, entities)
+        first = ", ".join(shown(vocabulary[at].as_py()) for vocabulary, at in zip(names, numbers[0][0], strict=True))
+        log.warning(
+            "%s: the first line of train (%s) looks like a header, and was read as a triple: its names stand nowhere"
+            " else; if it is one, take it out, or call the columns head, relation and tail",
+            name,
+            first,
+        )
     labels = read_labels(folder / "labels.tsv") if folder and (folder / "labels.tsv").is_file() else {}
     return KnowledgeGraph.from_numbers(_names(entities, "entity"), _names(relations, "relation"), numbers, name, labels)
+
+
+def _stands_alone(triples: IntArray) -> bool:
+    """Whether no name of the first triple is in another one, in a graph whose relations do come again."""
+    if len(triples) < ENOUGH_ROWS:
+        return False
+    head, relation, tail = triples[0]
+    others = triples[1:]
+    if np.any(others[:, RELATION] == relation) or np.any(others[:, [HEAD, TAIL]] == head):
+        return False
+    return not np.any(others[:, [HEAD, TAIL]] == tail) and 2 * len(np.unique(others[:, RELATION])) <= len(others)
 
 
 def _names(array: pa.Array, kind: str) -> Vocabulary:

@@ -6,7 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
-from plogicnet.errors import InputError, nearest
+from plogicnet.errors import InputError, nearest, shown
 from plogicnet.graph.triples import IntArray
 
 
@@ -43,7 +43,7 @@ class Vocabulary:
         try:
             return self._ids[name]
         except KeyError:
-            raise InputError(f"unknown {self.kind} {name!r}.{nearest(name, self.names)}") from None
+            raise InputError(f"unknown {self.kind} {shown(name)}.{nearest(name, self.names)}") from None
 
     def ids(self, names: Iterable[str]) -> IntArray:
         """The numbers of many names.

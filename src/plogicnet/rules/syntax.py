@@ -135,13 +135,14 @@ class _Line:
         return len(self.tokens) > 1
 
     def _quoted(self, start: int) -> tuple[str, int]:
-        text, at = "", start + 1
+        characters: list[str] = []  # a text that grows by one would be copied each time
+        at = start + 1
         while at < len(self.source):
             c = self.source[at]
             if c == '"':
-                return text, at + 1
+                return "".join(characters), at + 1
             c, at = self._escape(at) if c == "\\" else (c, at + 1)
-            text += c
+            characters.append(c)
         raise self.mistake(start, "this quote is never closed, expected '\"' before the end of the line")
 
     def _escape(self, start: int) -> tuple[str, int]:

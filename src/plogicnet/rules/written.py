@@ -4,7 +4,7 @@ import math
 from pathlib import Path
 
 from plogicnet.errors import InputError
-from plogicnet.graph import KnowledgeGraph
+from plogicnet.graph import KnowledgeGraph, require_file
 from plogicnet.rules.rule import Constant, Rule
 from plogicnet.rules.syntax import Statement, parse_rules
 from plogicnet.rules.table import RuleTable, is_table
@@ -20,6 +20,8 @@ def read_statements(path: Path, graph: KnowledgeGraph) -> list[Statement]:
         >>> read_statements(Path("family.rules"), graph)  # doctest: +SKIP
     """
     try:
+        if path.exists() and not path.is_dir():
+            require_file(path, "a file of rules")
         text = path.read_bytes().decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8"

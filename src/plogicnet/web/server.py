@@ -114,6 +114,7 @@ def make_app(answerer: Answerer, limits: Limits | None = None) -> FastAPI:
         summary="Which facts is a knowledge graph missing, how probable is each, and why.",
         docs_url=None,
         redoc_url=None,
+        redirect_slashes=False,  # no answer is made of what a request says about its host
         responses={code: {"model": Failure} for code in (400, 401, 403, 404, 413, 421, 422, 503)},
     )
     desk = Desk(limits or Limits())

@@ -1,0 +1,31 @@
+"""Fuzzing the table of rules: whatever the bytes, rules that are written as they were read, or an InputError."""
+
+import tempfile
+from pathlib import Path
+
+from plogicnet.errors import InputError
+from plogicnet.rules import RuleTable
+
+FOLDER = Path(tempfile.mkdtemp(prefix="plogicnet-fuzz-"))
+HEADERS = (
+    "pattern\trule\tsupport\thits\tprecision\tweight",
+    "pattern\trule\tsupport\thits\tprecision\tweight\tgiven\tstandard_error\tgroundings",
+)
+
+
+def one_input(data: bytes) -> None:
+    r"""Reads the bytes as a table; the first one says under which header, so that none has to be guessed.
+
+    Example:
+        >>> one_input(b"0inverse\thusband(X, Y) => wife(Y, X)\t4\t3\t0.75\t1.5")
+    """
+    header = HEADERS[data[0] % len(HEADERS)] if data else ""
+    file = FOLDER / "rules.tsv"
+    file.write_bytes(header.encode() + b"\n" + data[1:])
+    try:
+        table = RuleTable.read(file)
+    except InputError:
+        return
+    table.write(file)
+    if RuleTable.read(file).rows() != table.rows():
+        raise AssertionError("the table does not read back as it was")

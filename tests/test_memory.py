@@ -1,10 +1,25 @@
-"""Free memory as system and container tell it."""
+"""Free memory as system and container tell it, and a limit for the process."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from plogicnet import memory
+from plogicnet import config, memory
+from plogicnet.errors import InputError
+from plogicnet.evaluation.memory import batch_size, device_of
+from plogicnet.graph import KnowledgeGraph
+from plogicnet.grounding import mining
+from plogicnet.memory import limit_memory, parse_size, require_bytes
+
+
+@pytest.fixture(autouse=True)
+def _no_limit() -> Iterator[None]:
+    yield
+    limit_memory(None)
 
 
 def test_a_containers_limit_is_seen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -19,6 +34,85 @@ def test_a_containers_limit_is_seen(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 
 
 def test_a_setting_stands_above_what_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "free_bytes", lambda: 1000)
+    monkeypatch.setattr(memory, "_unused_bytes", lambda: 1000)
     assert memory.allowed_bytes(3) == 3 * 2**20
     assert memory.allowed_bytes(0) == 500
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("2GB", 2**31), ("2g", 2**31), ("1.5GiB", 3 * 2**29), (" 500 MB ", 500 * 2**20), ("64kb", 2**16), ("1TB", 2**40)],
+)
+def test_sizes(text: str, size: int) -> None:
+    assert parse_size(text) == size
+
+
+@pytest.mark.parametrize(
+    "text", ["", "2", "2000", "GB", "-1GB", "0MB", "1e3MB", "2 PB", "2GBs", "٣GB", "9" * 400 + "GB"]
+)
+def test_what_is_no_size_is_refused(text: str) -> None:
+    with pytest.raises(InputError, match="as 2GB"):
+        limit_memory(text)
+
+
+def test_what_is_left_is_the_limit_less_what_is_held() -> None:
+    assert memory.left_bytes() == memory.NO_LIMIT
+    limit_memory("100TB")
+    before = memory.left_bytes()
+    assert before < 100 * 2**40
+    assert memory.free_bytes() <= before
+    held = np.ones(2**24)  # 128 MB
+    assert before - memory.left_bytes() > 100 * 2**20
+    del held
+    assert before - memory.left_bytes() < 60 * 2**20  # handed back
+
+
+def test_nothing_is_left_below_what_the_program_holds() -> None:
+    limit_memory("1MB")
+    assert memory.left_bytes() < 0
+    assert memory.free_bytes() == 0
+    assert memory.engine_mb(100) == 1
+    assert batch_size(1000, device_of(None)) == 1
+    assert batch_size(1000, device_of(None), batch_memory_mb=100) == 1
+    with pytest.raises(InputError, match=r"vectors: the memory limit is 1 MB, .* Raise --memory-limit to .*; or wait"):
+        require_bytes(0, "vectors", "wait")
+
+
+def test_settings_stand_below_the_limit() -> None:
+    limit_memory(memory._resident_bytes() + memory.SPARE + 64 * 2**20)
+    assert memory.engine_mb(1000) <= 32
+    assert batch_size(2**20, device_of(None), batch_memory_mb=1000) <= 16
+    with pytest.raises(InputError, match="about 1,024 MB more"):
+        require_bytes(1000 * 2**20, "a thousand")
+
+
+def test_what_is_said_to_suffice_suffices() -> None:
+    limit_memory("1MB")
+    with pytest.raises(InputError) as refused:
+        require_bytes(300 * 2**20, "vectors")
+    enough = str(refused.value).partition("at least ")[2]
+    limit_memory(enough)
+    require_bytes(300 * 2**20, "vectors")
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.tuples(*[st.integers(0, 5)] * 3), min_size=1, max_size=60), st.integers(0, 2**13))
+def test_mining_is_the_same_in_any_memory(rows: list[tuple[int, int, int]], free: int) -> None:
+    graph = KnowledgeGraph.from_names([(f"e{h}", f"r{r}", f"e{t}") for h, r, t in rows])
+    every = config.Config().with_assignments(["rules.min_precision.composition=0"]).rules
+    whole = mining.mine(graph, every, threads=2)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(mining, "free_bytes", lambda: free)
+        tight = mining.mine(graph, every, threads=2)
+    assert tight.candidates == whole.candidates
+    assert tight.rules.rows() == whole.rules.rows()
+
+
+@given(st.integers(1, 64), st.integers(1, 3000), st.integers(0, 2**30), st.integers(0, 2**40))
+def test_desks_fit(threads: int, relations: int, each: int, free: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(mining, "free_bytes", lambda: free)
+        used, counters = mining._desks(threads, relations, each)
+    assert 1 <= used <= threads
+    assert relations <= max(counters, relations) <= max(mining.COUNTERS, relations)
+    assert used * (each + 8 * counters) <= free // 2 or (used == 1 and counters == relations)

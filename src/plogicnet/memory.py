@@ -19,6 +19,9 @@ MB = 2**20
 UNITS = {"k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 SPARE = 24 * MB
 """What is never given away: small things that no step counts."""
+LARGE = 2 * MB
+"""Under a limit, arrays from this size on are handed back to the system as soon as they are freed."""
+M_MMAP_THRESHOLD, M_ARENA_MAX = -3, -8  # glibc's malloc.h
 NO_LIMIT = 2**62
 _limit = NO_LIMIT
 
@@ -39,6 +42,8 @@ def limit_memory(limit: str | int | None) -> None:
         _resident_bytes()  # an error where the system does not tell
         # before Arrow is loaded: its own allocator keeps what was freed
         os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
+        _call_malloc("mallopt", M_MMAP_THRESHOLD, LARGE)
+        _call_malloc("mallopt", M_ARENA_MAX, 2)
     _limit = parse_size(limit) if isinstance(limit, str) else limit or NO_LIMIT
 
 
@@ -84,21 +89,28 @@ def left_bytes() -> int:
     """
     if _limit == NO_LIMIT:
         return NO_LIMIT
-    _give_back()
+    _call_malloc("malloc_trim", 0)
     return _limit - _resident_bytes() - SPARE
 
 
-def allowed_bytes(setting_mb: int, share: float = 1.0) -> int:
-    """The bytes that a setting in megabytes allows; 0 stands for a share of what is free now.
-
-    Neither goes beyond what a memory limit leaves, or this share of it.
+def allowed_bytes(setting_mb: int) -> int:
+    """The bytes that a setting in megabytes allows; 0 stands for a share of what the system has left.
 
     Example:
         >>> allowed_bytes(100)
         104857600
     """
-    allowed = setting_mb * MB if setting_mb else int(SHARE * _unused_bytes())
-    return min(allowed, int(share * max(left_bytes(), 0)))
+    return setting_mb * MB if setting_mb else int(SHARE * _unused_bytes())
+
+
+def engine_mb(setting_mb: int) -> int:
+    """The megabytes for an engine that keeps to them by itself; of a memory limit, half is for what it gives back.
+
+    Example:
+        >>> engine_mb(100)
+        100
+    """
+    return max(1, min(allowed_bytes(setting_mb), int(SHARE * left_bytes())) // MB)
 
 
 def free_bytes() -> int:
@@ -139,9 +151,8 @@ def _resident_bytes() -> int:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
-def _give_back() -> None:
-    """Hands freed memory back to the system, where it is the C library's to do; else it counts as held."""
-    if sys.platform == "linux":
-        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-        if trim is not None:
-            trim(0)
+def _call_malloc(name: str, *arguments: int) -> None:
+    """Has the C library hand freed memory back to the system, where it can be told so; else it counts as held."""
+    call = getattr(ctypes.CDLL(None), name, None) if sys.platform == "linux" else None
+    if call is not None:
+        call(*arguments)

@@ -20,11 +20,14 @@ from plogicnet.grounding.walks import (
     two_step_paths,
     ways_on,
 )
+from plogicnet.memory import require_bytes
 from plogicnet.progress import Progress, silent
 from plogicnet.rules import RuleTable
 
 AT_ONCE = 1 << 20
 """So many groundings are looked at together."""
+TRIPLE_BYTES = 80
+"""What one triple of O ∪ H takes while the set is made."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +120,11 @@ def _variables(observed: TripleSet, keys: IntArray) -> TripleSet:
     for at in range(0, len(keys), AT_ONCE):
         part = keys[at : at + AT_ONCE]
         hidden.append(_distinct(part[~observed.contains_keys(part)]))
-    every = np.concatenate([observed.keys, _distinct(np.concatenate(hidden))])
+    new = _distinct(np.concatenate(hidden))
+    require_bytes(
+        TRIPLE_BYTES * (len(observed) + len(new)), f"{len(new):,} hidden triples", "raise rules.min_precision"
+    )
+    every = np.concatenate([observed.keys, new])
     every.sort()
     return TripleSet.of_keys(every, observed.entities)
 

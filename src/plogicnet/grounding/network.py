@@ -13,13 +13,13 @@ from plogicnet.graph import FloatArray, IntArray, KnowledgeGraph, TripleSet
 from plogicnet.grounding.groundings import Groundings, expected_groundings, ground_network
 from plogicnet.grounding.sql import clause_of, count_sql, ground_sql, ground_triple_sql
 from plogicnet.grounding.walks import Chain, Counting, World, chain_of, count, ground
-from plogicnet.memory import SHARE, allowed_bytes, require_bytes
+from plogicnet.memory import allowed_bytes, engine_mb, require_bytes
 from plogicnet.progress import Progress, silent
 from plogicnet.rules import Rule
 
 GROUNDING_BYTES = 100
 """What one grounding takes at the peak of learning, with all that comes of it."""
-FOUND_BYTES = 60
+FOUND_BYTES = 45
 """What one grounding takes as it is found."""
 
 
@@ -158,8 +158,7 @@ class Network:
 
     @property
     def _sql_memory(self) -> int:
-        # the other half of what a memory limit leaves is for what comes out of it
-        return max(1, allowed_bytes(self.settings.memory_mb, SHARE) >> 20)
+        return engine_mb(self.settings.memory_mb)
 
     def _counted_by_sql(self, counting: Counting) -> tuple[IntArray, IntArray]:
         clauses = [clause_of(self.rules[i], self.graph) for i in self._joined]

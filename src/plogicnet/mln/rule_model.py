@@ -26,7 +26,7 @@ from plogicnet.rules import RuleTable
 
 ENTRY_BYTES = 40
 """What a grounding takes when the weights are learned, beside the grounding itself."""
-TRIPLE_BYTES = 150
+TRIPLE_BYTES = 180
 """And a triple of O ∪ H, with the indexes that ranking finds it by."""
 
 

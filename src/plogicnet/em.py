@@ -3,6 +3,7 @@
 import copy
 import hashlib
 import logging
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -30,7 +31,7 @@ from plogicnet.rules import RuleTable
 
 log = logging.getLogger(__name__)
 OPTIMISER_BYTES = 130 * 2**20
-"""What PyTorch loads when the first optimiser is made."""
+"""What PyTorch loads when the first optimiser is made, its compiler among it."""
 EXAMPLE_BYTES = 100
 """What a triple takes that is learned from: with its weight, and among the known ones that negatives are held to."""
 
@@ -103,7 +104,7 @@ def make_embedding(graph: KnowledgeGraph, config: Config, guide: Guide | None = 
 
 
 def training_bytes(graph: KnowledgeGraph, config: Config) -> int:
-    """About what an E-step takes on a CPU: vectors, gradients and the optimiser's state, a batch, PyTorch's own parts.
+    """About what an E-step takes on a CPU: vectors, gradients and the optimiser's state, and a batch.
 
     Example:
         >>> graph = KnowledgeGraph.from_names([("anna", "knows", "ben")])
@@ -120,7 +121,7 @@ def training_bytes(graph: KnowledgeGraph, config: Config) -> int:
         batch = 10 * kge.batch * kge.negatives + 4 * sets * kge.negatives * width + 12 * kge.batch * width
     else:
         batch = 5 * kge.batch * n
-    return 4 * (copies * vectors + batch) + EXAMPLE_BYTES * len(graph.train) + OPTIMISER_BYTES
+    return 4 * (copies * vectors + batch) + EXAMPLE_BYTES * len(graph.train)
 
 
 def require_training(graph: KnowledgeGraph, config: Config) -> None:
@@ -131,7 +132,7 @@ def require_training(graph: KnowledgeGraph, config: Config) -> None:
     """
     if pick_device(config.device).type == "cpu":
         require_bytes(
-            training_bytes(graph, config),
+            training_bytes(graph, config) + (0 if "torch._dynamo" in sys.modules else OPTIMISER_BYTES),
             f"training vectors of {config.kge.dim} dimensions for {len(graph.entities):,} entities",
             "take a smaller kge.dim or kge.batch",
         )

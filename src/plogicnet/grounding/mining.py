@@ -22,6 +22,8 @@ COUNTERS = 1 << 22
 """How many counters of (second relation, hypothesis) one thread holds at a time; more relations take more passes."""
 FEW_COUNTERS = 1 << 18
 """Fewer make so many passes that fewer threads are better."""
+COMPILED_BYTES = 60 * 2**20
+"""What loading compiled code takes."""
 FACT_BYTES = 250
 """What mining takes for one fact: the facts sorted in several ways."""
 RULE_BYTES = 2000
@@ -48,7 +50,7 @@ def mine(graph: KnowledgeGraph, settings: config.Rules, threads: int = 0, progre
         >>> [str(rule) for rule in mined.rules.rules]
         ['husband(X, Y) => wife(Y, X)', 'wife(X, Y) => husband(Y, X)']
     """
-    require_bytes(FACT_BYTES * len(graph.observed), "the index of the graph for mining")
+    require_bytes(COMPILED_BYTES + FACT_BYTES * len(graph.observed), "the index of the graph for mining")
     found: list[Candidates] = []
     of_one_step = _one_step(graph, [p for p in settings.patterns if p != "composition"], settings.counting)
     for pattern in settings.patterns:

@@ -28,7 +28,7 @@ sys.exit(ended.returncode)
 FEW = ["--set", "kge.steps=10", "--set", "em.iterations=1", "--set", "kge.dim=200", "--device", "cpu", "--json"]
 LOW = ["--min-precision", "composition=0.1,inverse=0.1,symmetric=0.1,subrelation=0.1", "--json"]
 CASES: dict[str, tuple[list[str], list[str]]] = {
-    "mine umls": (["mine", "umls", "--json"], ["150MB", "275MB"]),
+    "mine umls": (["mine", "umls", "--json"], ["150MB", "300MB"]),
     "mine wn18rr": (["mine", "wn18rr", "--json"], ["200MB", "325MB"]),
     "mine fb15k-237": (["mine", "fb15k-237", "--json"], ["250MB", "375MB"]),
     "mine fb15k, thresholds 0.1": (["mine", "fb15k", *LOW], ["600MB", "1GB"]),
@@ -88,8 +88,8 @@ def main() -> None:
                 print(rows[-1], file=sys.stderr)
                 cells = (case, limit or "none", row["exit"], row["peak_mb"], row.get("said_to_be_enough_mb", ""))
                 table.add_row(*map(str, cells))
+            save("memory", {"measured": rows})  # it takes long, and what is measured is measured
     Console().print(table)
-    print(save("memory", {"measured": rows}))
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 import yaml
 
 from plogicnet.errors import InputError, nearest
+from plogicnet.files import require_file
 
 Pattern = Literal["composition", "inverse", "symmetric", "subrelation"]
 Model = Literal["TransE", "RotatE", "DistMult", "ComplEx", "HolE", "ConvE"]
@@ -269,6 +270,7 @@ class Config:
         Example:
             >>> Config().with_file(Path("my.yaml"))  # doctest: +SKIP
         """
+        require_file(path, "a settings file")
         try:
             text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:

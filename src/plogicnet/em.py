@@ -3,6 +3,7 @@
 import copy
 import hashlib
 import logging
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -21,12 +22,18 @@ from plogicnet.evaluation import Ranks, System, rank, sample, summary
 from plogicnet.files import checksum, locked, write_text
 from plogicnet.graph import BoolArray, FloatArray, KnowledgeGraph, TripleSet
 from plogicnet.kge import Checkpoint, Embedding, Examples, Guide, VectorModel, platt
+from plogicnet.kge.models import make_geometry
 from plogicnet.kge.vector_model import pick_device
+from plogicnet.memory import require_bytes
 from plogicnet.mln import RuleModel, RuleScores
 from plogicnet.progress import Clock, Progress, silent
 from plogicnet.rules import RuleTable
 
 log = logging.getLogger(__name__)
+OPTIMISER_BYTES = 130 * 2**20
+"""What PyTorch loads when the first optimiser is made, its compiler among it."""
+EXAMPLE_BYTES = 100
+"""What a triple takes that is learned from: with its weight, and among the known ones that negatives are held to."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +89,7 @@ def begin(
         raise InputError("em.hidden_negatives=explicit goes with em.targets=hard: soft targets reject no triple")
     model = make_rule_model(graph, config, rules, constraints, progress=progress)
     hidden_q = np.zeros(len(model.groundings.hidden))
+    model.evidence.require_memory()  # now, not after an E-step of hours
     embedding = make_embedding(graph, config, make_guide(graph, config, model)) if config.em.embedding else None
     return Outcome(embedding, model, hidden_q, np.zeros(len(hidden_q), dtype=bool), 0.0, (), 0)
 
@@ -93,6 +101,41 @@ def make_embedding(graph: KnowledgeGraph, config: Config, guide: Guide | None = 
         >>> make_embedding(graph, config)  # doctest: +SKIP
     """
     return VectorModel(len(graph.entities), len(graph.relations), config.kge, config.device, guide)
+
+
+def training_bytes(graph: KnowledgeGraph, config: Config) -> int:
+    """About what an E-step takes on a CPU: vectors, gradients and the optimiser's state, and a batch.
+
+    Example:
+        >>> graph = KnowledgeGraph.from_names([("anna", "knows", "ben")])
+        >>> training_bytes(graph, Config()) < training_bytes(graph, Config().with_values({"kge.dim": 20_000}))
+        True
+    """
+    kge, n = config.kge, len(graph.entities)
+    geometry = make_geometry(kge, torch.device("cpu"))
+    width, relation_width = geometry.widths
+    vectors = n * width + len(graph.relations) * relation_width * (1 + geometry.reciprocal)
+    copies = 7 + bool(kge.validate_every) + bool(config.em.patience)  # the tables, and gradients as large as they
+    if kge.recipe == "sampled":
+        sets = -(-kge.batch // kge.share_negatives)
+        batch = 10 * kge.batch * kge.negatives + 4 * sets * kge.negatives * width + 12 * kge.batch * width
+    else:
+        batch = 5 * kge.batch * n
+    return 4 * (copies * vectors + batch) + EXAMPLE_BYTES * len(graph.train)
+
+
+def require_training(graph: KnowledgeGraph, config: Config) -> None:
+    """Refuses an E-step that a memory limit has no room for.
+
+    Example:
+        >>> require_training(graph, config)  # doctest: +SKIP
+    """
+    if pick_device(config.device).type == "cpu":
+        require_bytes(
+            training_bytes(graph, config) + (0 if "torch._dynamo" in sys.modules else OPTIMISER_BYTES),
+            f"training vectors of {config.kge.dim} dimensions for {len(graph.entities):,} entities",
+            "take a smaller kge.dim or kge.batch",
+        )
 
 
 def run_em(
@@ -163,6 +206,7 @@ def _iterated(
     embedding = copy.deepcopy(last.embedding) if config.em.patience else last.embedding
     seed = config.seed * 1000 + iteration
     if embedding is not None:
+        require_training(graph, config)
         learned_from = examples(graph, model, last.accepted, config) if iteration > 1 else Examples.of(graph.train)
         judge = partial(_merit, graph, config, embedding) if config.kge.validate_every else None
         warm = config.em.warm_start and iteration > 1

@@ -6,6 +6,7 @@ import logging
 import os
 import re
 import shutil
+import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +17,26 @@ from plogicnet.errors import InputError
 log = logging.getLogger(__name__)
 LOCKED: dict[Path, int] = {}
 """The directories that this process keeps others out of, with the number of the file that it has locked."""
+
+
+def require_file(path: Path, what: str) -> None:
+    """An error unless a path is a file: a pipe may never end, a device never does, and neither can be read twice.
+
+    Example:
+        >>> require_file(Path("/"), "a file of rules")
+        Traceback (most recent call last):
+        plogicnet.errors.InputError: /: a directory where a file of rules is meant
+    """
+    try:
+        mode = path.stat().st_mode
+    except (OSError, ValueError) as error:  # a name too long, or with a NUL in it
+        missing = isinstance(error, FileNotFoundError | NotADirectoryError)
+        reason = "no such file" if missing else f"cannot be read: {getattr(error, 'strerror', None) or error}"
+        raise InputError(f"{str(path)[:200]}: {reason}") from None
+    if stat.S_ISDIR(mode):
+        raise InputError(f"{path}: a directory where {what} is meant")
+    if not stat.S_ISREG(mode):
+        raise InputError(f"{path}: a pipe or a device where {what} is meant; save what it gives as a file first")
 
 
 @contextmanager

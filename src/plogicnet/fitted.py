@@ -28,6 +28,8 @@ from plogicnet.mln import RuleScores, probability
 
 SIDES: tuple[Side, Side] = ("head", "tail")
 HELD_OUT = (None, "valid", "test")
+AT_ONCE = 1 << 17
+"""So many triples are judged at once."""
 
 
 @dataclass(frozen=True)
@@ -168,7 +170,9 @@ class Fitted:
 
     def probability(self, triples: IntArray) -> FloatArray:
         """The calibrated probability of triples; a constraint makes it zero."""
-        return self.judged(triples).probability
+        # judged in pieces, for a judgement holds much more than a probability
+        parts = [self.judged(triples[at : at + AT_ONCE]).probability for at in range(0, len(triples), AT_ONCE)]
+        return np.concatenate([np.zeros(0), *parts])
 
     def judged(self, triples: IntArray, rules: RuleScores | None = None) -> Judged:
         """Judges triples, in their order. This is the one place where a probability is made.

@@ -119,7 +119,12 @@ def writing(file: Path, columns: Sequence[str] = tuple(COLUMNS), kind: str | Non
     schema = pa.schema([(c, COLUMNS.get(c, pa.int64())) for c in columns])
     try:
         with replacing(file) as beside, made(beside, schema) as write:
-            yield lambda table: write(table.select(list(columns))) if len(table) else None
+
+            def write_rows(table: pa.Table) -> None:
+                for at in range(0, len(table), ROW_GROUP):  # names are spelt for no more rows at a time
+                    write(table.slice(at, ROW_GROUP).select(list(columns)))
+
+            yield write_rows
     except OSError as error:
         raise InputError(f"{file}: cannot be written: {error.strerror or error}") from None
 
@@ -130,18 +135,19 @@ def _parquet(file: Path, schema: pa.Schema) -> Iterator[Write]:
     gathered: list[pa.Table] = []
     with pq.ParquetWriter(file, _plain(schema), compression="zstd") as writer:
 
-        def flush() -> None:
-            if gathered:
-                writer.write_table(pa.concat_tables(gathered))
-                gathered.clear()
+        def flush(rows: int) -> None:
+            table = pa.concat_tables(gathered)
+            writer.write_table(table.slice(0, rows))
+            gathered[:] = [table.slice(rows)]
 
         def write(table: pa.Table) -> None:
             gathered.append(table.cast(_plain(schema)))
             if sum(map(len, gathered)) >= ROW_GROUP:
-                flush()
+                flush(ROW_GROUP)  # just so many, so that the file is the same in whatever pieces its rows come
 
         yield write
-        flush()
+        if sum(map(len, gathered)):
+            flush(ROW_GROUP)
 
 
 @contextmanager

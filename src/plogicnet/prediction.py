@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from scipy import special
 
+from plogicnet import memory
 from plogicnet.errors import InputError
 from plogicnet.evaluation import Judgement, top_k
 from plogicnet.fitted import SIDES, Fitted, Judged
@@ -26,13 +27,25 @@ from plogicnet.graph import (
 from plogicnet.progress import Progress, silent
 
 AT_ONCE = 1 << 19
-"""So many candidates are scored, and at most so many judged, at once."""
+"""So many candidates are scored, and at most so many judged, at once, where memory allows it."""
+CANDIDATE_BYTES = 500
+"""What one takes, were all of them judged and written."""
 MARGIN = 16
 """So many more than asked for are judged: all-with-all kernels round differently from single scores."""
 SLACK = 1e-3
 """A candidate's score may be so much too low, absolutely and relatively, and it is judged all the same."""
 ALMOST_ONE = 1 - 2**-53
 """The highest probability below one."""
+
+
+def at_once() -> int:
+    """How many candidates are taken together, by what is free.
+
+    Example:
+        >>> at_once() <= AT_ONCE
+        True
+    """
+    return max(1, min(AT_ONCE, memory.free_bytes() // 2 // CANDIDATE_BYTES))
 
 
 def query_of(graph: KnowledgeGraph, head: str | None, relation: str | None, tail: str | None) -> IntArray:
@@ -72,7 +85,7 @@ def answers(
         raise InputError("a query has exactly one open part of head, relation and tail")
     k = min(top + MARGIN, len(f.graph.entities))
     widest = max(k, len(f.graph.relations) * bool(np.any(queries[:, RELATION] == OPEN)))
-    step = max(1, AT_ONCE // widest)
+    step = max(1, at_once() // widest)
     with progress("answering, queries", len(queries)) as advance:
         for start in range(0, len(queries), step):
             part = queries[start : start + step]
@@ -144,9 +157,9 @@ class Ends:
         every, counts = np.unique(np.concatenate([self.heads, self.concluded]), return_counts=True)
         asked = np.isin(every, self.heads)
         sums = np.append(0, np.cumsum(counts + asked * (len(self.tails) - 1)))
-        start = 0
+        start, most = 0, at_once()
         while start < len(every):
-            stop = max(start + 1, int(np.searchsorted(sums, sums[start] + AT_ONCE, "right")) - 1)
+            stop = max(start + 1, int(np.searchsorted(sums, sums[start] + most, "right")) - 1)
             part = slice(start, stop)
             yield every[part][asked[part]], every[part], int(sums[stop] - sums[start])
             start = stop

@@ -114,7 +114,7 @@ TRIPLES = TRIPLE * (MEGABYTE // len(TRIPLE))
     ("name", "content"),
     [
         *((name, b"\0" * MEGABYTE) for name in (*TEXT, "train.jsonl.gz", "train.nt.gz")),
-        *((name, TRIPLES) for name in TEXT),
+        *((name, TRIPLES) for name in TEXT[1:]),
     ],
     ids=lambda value: value if isinstance(value, str) else "triples" if value[0] else "zeros",
 )
@@ -411,11 +411,14 @@ def test_rules_made_to_do_harm(case: str, graph: Path, refused_here: Refusal, tm
 @pytest.mark.parametrize(
     ("name", "message"), [("pipe", "a pipe or a device"), ("zero", "a pipe or a device"), ("packed", "not UTF-8")]
 )
-def test_what_is_no_file_of_rules(name: str, message: str, graph: Path, refused_here: Refusal, tmp_path: Path) -> None:
+@pytest.mark.parametrize("option", ["--rules", "--config"])
+def test_what_is_no_file_of_rules_or_settings(
+    option: str, name: str, message: str, graph: Path, refused_here: Refusal, tmp_path: Path
+) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "zero").symlink_to("/dev/zero")
     (tmp_path / "packed").write_bytes(bomb(b"\0" * MEGABYTE, 10))
-    said = refused_here("train", graph, "--rules", name, "--out", "run", *QUICK)
+    said = refused_here("train", graph, option, name, "--out", "run", *QUICK)
     assert said.startswith(f"plogicnet: {name}: ")
     assert message in said
     assert not (tmp_path / "run" / "run.json").exists()

@@ -21,6 +21,7 @@ from plogicnet.cli.settings import (
     ConfigFile,
     Device,
     Json,
+    MemoryLimit,
     Preset,
     Run,
     Seed,
@@ -29,6 +30,7 @@ from plogicnet.cli.settings import (
     print_json,
 )
 from plogicnet.cli.train import load_run, new_run, refit, resume, train
+from plogicnet.memory import limit_memory
 
 app = typer.Typer(
     help="Which facts is a knowledge graph missing, how probable is each, and why.",
@@ -105,9 +107,11 @@ def evaluate(
     split: Annotated[str | None, typer.Option("--split", help="valid or test; test, where the graph has one.")] = None,
     device: Device = None,
     threads: Threads = None,
+    memory_limit: MemoryLimit = None,
     as_json: Json = False,
 ) -> None:
     """Filtered ranking of held-out triples: each half alone, pLogicNet and pLogicNet*."""
+    limit_memory(memory_limit)
     from plogicnet.progress import for_stderr
 
     model = load_run(run, device, threads)

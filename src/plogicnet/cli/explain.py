@@ -5,8 +5,9 @@ from typing import Annotated
 
 import typer
 
-from plogicnet.cli.settings import Device, FactsFile, Json, Run, Threads, print_json
+from plogicnet.cli.settings import Device, FactsFile, Json, MemoryLimit, Run, Threads, print_json
 from plogicnet.cli.train import load_run
+from plogicnet.memory import limit_memory
 
 PREMISES = 3
 """Of so many groundings of a rule are the premises shown to people, unless told."""
@@ -33,9 +34,11 @@ def explain(
     how: Annotated[Format, typer.Option("--format", help="A tree, plain text, or JSON as --json.")] = Format.tree,
     device: Device = None,
     threads: Threads = None,
+    memory_limit: MemoryLimit = None,
     as_json: Json = False,
 ) -> None:
     """Why a triple is held probable or not: rules with premises, vectors, and how its probability comes of both."""
+    limit_memory(memory_limit)
     model = load_run(run, device, threads, facts=facts)
     if as_json or how is Format.json:
         print_json(model.explain(head, relation, tail, **({} if premises is None else {"premises": premises})))

@@ -13,6 +13,7 @@ from plogicnet.cli.settings import (
     Device,
     Graph,
     Json,
+    MemoryLimit,
     Preset,
     RulesFile,
     Seed,
@@ -25,6 +26,7 @@ from plogicnet.cli.settings import (
     print_json,
     require_folder,
 )
+from plogicnet.memory import limit_memory
 
 if TYPE_CHECKING:
     from plogicnet.config import Config
@@ -53,9 +55,11 @@ def mine(
     seed: Seed = None,
     device: Device = None,
     threads: Threads = None,
+    memory_limit: MemoryLimit = None,
     as_json: Json = False,
 ) -> None:
     """Mine rules, and count what they conclude."""
+    limit_memory(memory_limit)
     from plogicnet.grounding import Network, find_rules
     from plogicnet.progress import Clock, for_stderr
     from plogicnet.rules import read_statements

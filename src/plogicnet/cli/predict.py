@@ -7,9 +7,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from plogicnet.cli.settings import Device, FactsFile, Json, Run, Threads, duration, print_json, require_folder
+from plogicnet.cli.settings import (
+    Device,
+    FactsFile,
+    Json,
+    MemoryLimit,
+    Run,
+    Threads,
+    duration,
+    print_json,
+    require_folder,
+)
 from plogicnet.cli.train import load_run
 from plogicnet.errors import InputError
+from plogicnet.memory import limit_memory
 
 if TYPE_CHECKING:
     from plogicnet.fitted import Judged
@@ -54,9 +65,11 @@ def predict(
     ] = None,
     device: Device = None,
     threads: Threads = None,
+    memory_limit: MemoryLimit = None,
     as_json: Json = False,
 ) -> None:
     """The most probable answers to queries with one part left open; or judge triples; or complete the graph."""
+    limit_memory(memory_limit)
     from plogicnet.graph import read_queries
     from plogicnet.output import kind_of, table_of
     from plogicnet.prediction import query_of
@@ -200,9 +213,11 @@ def export(
     ] = False,
     device: Device = None,
     threads: Threads = None,
+    memory_limit: MemoryLimit = None,
     as_json: Json = False,
 ) -> None:
     """Write vectors, rules and the completed graph as files for other programs."""
+    limit_memory(memory_limit)
     from plogicnet.export import Choice
     from plogicnet.export import export as write
     from plogicnet.progress import for_stderr

@@ -6,8 +6,9 @@ from typing import Annotated
 
 import typer
 
-from plogicnet.cli.settings import Device, Run, Threads
+from plogicnet.cli.settings import Device, MemoryLimit, Run, Threads
 from plogicnet.errors import InputError
+from plogicnet.memory import limit_memory
 
 HOST = re.compile(r"[\w.:\[\]-]+")
 TOKEN = re.compile(r"[A-Za-z0-9._~-]{16,200}")
@@ -31,8 +32,10 @@ def serve(
     ] = None,
     device: Device = None,
     threads: Threads = None,
+    memory_limit: MemoryLimit = None,
 ) -> None:
     """The page to explore a run, and its REST interface, until Ctrl-C."""
+    limit_memory(memory_limit)
     try:
         from plogicnet.web import server
     except ModuleNotFoundError as error:

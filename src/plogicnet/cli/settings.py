@@ -1,7 +1,9 @@
 """What the commands share: options, the Config and the graph that they make, and JSON on stdout."""
 
 import json
+import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,6 +11,7 @@ import typer
 
 from plogicnet.config import Config
 from plogicnet.errors import InputError
+from plogicnet.memory import NO_LIMIT, left_bytes, require_bytes
 
 if TYPE_CHECKING:
     from plogicnet.graph import KnowledgeGraph
@@ -19,6 +22,8 @@ Graph = Annotated[
 ]
 Run = Annotated[Path, typer.Argument(help="A run directory.")]
 DEMO_PRESET = "best/family"
+READ = {"": 5, ".gz": 25, ".parquet": 25, ".pq": 25, ".safetensors": 2}
+"""How many times its size a file takes while it is read, by its ending; what is packed, most."""
 RulesFile = Annotated[Path | None, typer.Option("--rules", help="A file of rules; rules.mine=false uses them alone.")]
 FactsFile = Annotated[
     Path | None,
@@ -32,6 +37,12 @@ Assignments = Annotated[
 Seed = Annotated[int | None, typer.Option("--seed", help="One seed for everything random.")]
 Device = Annotated[str | None, typer.Option("--device", help="auto, cpu or cuda.")]
 Threads = Annotated[int | None, typer.Option("--threads", help="Processor threads; 0: all cores.")]
+MemoryLimit = Annotated[
+    str | None,
+    typer.Option(
+        "--memory-limit", help="The most memory that the program may hold, as 2GB or 800MB. Not kept in runs."
+    ),
+]
 Columns = Annotated[str, typer.Option("--columns", help="Order of columns in text without a header: hrt or htr.")]
 SplitShares = Annotated[
     str | None, typer.Option("--split", help="For one file: shares of train, valid, test, as 0.8,0.1,0.1.")
@@ -87,13 +98,32 @@ def open_source(graph: str | None, settings: "Config", columns: str, split: str 
         >>> open_source(None, make_config(None, None, None), "hrt", None).name  # doctest: +SKIP
     """
     from plogicnet.graph import demo_family, open_graph, parse_shares
+    from plogicnet.graph.datasets import locate
     from plogicnet.progress import for_stderr
 
     if graph is None:
         print("no GRAPH is given, so this is the built-in demo family", file=sys.stderr)
         return demo_family(settings.seed)
     shares = parse_shares(split) if split is not None else None
+    require_reading(lambda: Path(graph) if os.path.exists(graph) else locate(graph))  # noqa: PTH110 (as in open_graph)
     return open_graph(graph, columns, shares, settings.seed, for_stderr())
+
+
+def require_reading(find: Callable[[], Path | None]) -> None:
+    """Refuses a graph or a run that a memory limit has no room for, by the sizes of its files.
+
+    Example:
+        >>> require_reading(lambda: Path("runs/family"))  # there is no limit
+    """
+    if left_bytes() == NO_LIMIT:
+        return
+    path = find()
+    try:
+        files = [path] if path and path.is_file() else list(path.iterdir()) if path else []
+        needed = sum(READ.get(file.suffix, READ[""]) * file.stat().st_size for file in files if file.is_file())
+    except OSError:  # who reads it will say so
+        needed = 0
+    require_bytes(needed, "the program itself" if path is None else f"reading {path}")
 
 
 def print_json(value: object) -> None:

@@ -20,6 +20,7 @@ from plogicnet.cli.settings import (
     Device,
     Graph,
     Json,
+    MemoryLimit,
     Preset,
     RulesFile,
     Run,
@@ -30,8 +31,10 @@ from plogicnet.cli.settings import (
     make_config,
     open_source,
     print_json,
+    require_reading,
 )
 from plogicnet.errors import InputError
+from plogicnet.memory import limit_memory
 
 if TYPE_CHECKING:
     from plogicnet.config import Config
@@ -58,9 +61,11 @@ def train(
     seeds: Seeds = None,
     device: Device = None,
     threads: Threads = None,
+    memory_limit: MemoryLimit = None,
     as_json: Json = False,
 ) -> None:
     """Train rules and vectors together on a graph, into a run directory."""
+    limit_memory(memory_limit)
     from plogicnet.model import PLogicNet
 
     settings = make_config(preset or (None if graph else DEMO_PRESET), config, assignments, seed, device, threads)
@@ -131,9 +136,11 @@ def resume(
     ] = None,
     device: Device = None,
     threads: Threads = None,
+    memory_limit: MemoryLimit = None,
     as_json: Json = False,
 ) -> None:
     """Go on with a training that was stopped; or with a complete one, for more EM iterations."""
+    limit_memory(memory_limit)
     from plogicnet.baselines import vectors_alone
     from plogicnet.files import locked
     from plogicnet.model import PLogicNet
@@ -146,6 +153,7 @@ def resume(
                 f"--set {text}: a run goes on with its own settings; only em.iterations and em.patience may change"
             )
     require_begun(run)
+    require_reading(lambda: run)
     own = read_config(run)
     asked = own.with_assignments(assignments or [])
     if is_complete(run) and asked.em.iterations <= own.em.iterations:
@@ -170,9 +178,11 @@ def refit(
     ] = None,
     device: Device = None,
     threads: Threads = None,
+    memory_limit: MemoryLimit = None,
     as_json: Json = False,
 ) -> None:
     """Learn the rule weights again, after rules were edited (in the run's rules.tsv, or given by --rules)."""
+    limit_memory(memory_limit)
     from plogicnet.progress import for_stderr
 
     model = load_run(run, device, threads, edited=True)
@@ -253,6 +263,7 @@ def load_run(
     """
     from plogicnet.model import PLogicNet
 
+    require_reading(lambda: run)
     options = {"device": device, "threads": threads}
     model = PLogicNet.load(run, {key: value for key, value in options.items() if value is not None}, edited)
     return model if facts is None else model.with_facts(facts)
@@ -345,15 +356,18 @@ def cost(graph: "KnowledgeGraph", settings: "Config") -> str:
         f" {len(graph.relations):,} relations"
     ]
     if settings.em.embedding:
+        from plogicnet.em import require_training, training_bytes
+
+        require_training(graph, settings)
         kge = settings.kge
         seconds = _seconds_a_step(graph, settings)
         steps = kge.steps * (settings.em.iterations if settings.em.rules else 1)
         compared = kge.negatives if kge.recipe == "sampled" else len(graph.entities)
-        memory = (len(graph.entities) + len(graph.relations)) * kge.dim * 16 / 2**20
         passes = kge.steps * min(kge.batch, len(graph.train)) / len(graph.train)
+        memory = training_bytes(graph, settings) / 2**20
         lines.append(
             f"cost: {steps:,} steps of {kge.batch:,} × {compared:,} comparisons in {kge.dim} dimensions, about"
-            f" {duration(steps * seconds)} here; {max(memory, 0.1):,.1f} MB for vectors and their training"
+            f" {duration(steps * seconds)} here; training takes up to {memory:,.0f} MB on a CPU"
         )
         if passes > MANY_PASSES and steps * seconds > 60:
             fewer = round(kge.steps * MANY_PASSES / passes, -2) or 100

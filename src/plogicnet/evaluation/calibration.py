@@ -14,6 +14,8 @@ from plogicnet.mln import Pseudolikelihood, RuleScores, newton
 NEGATIVES = 100
 """Sampled corruptions per validation triple and side; each stands for its share of all entities."""
 TRIPLES_MOST = 5_000
+AT_ONCE = 1 << 17
+"""So many triples are judged at once; pieces of this size are scored as all of them together are."""
 RIDGE = 1e-2
 BINS = 10
 MONOTONE = np.array([False, True, True, False])
@@ -81,9 +83,14 @@ def columns_of(embedding: Embedding | None, rules: RuleScores, triples: IntArray
     Example:
         >>> columns_of(embedding, rules, triples)  # doctest: +SKIP
     """
-    score = embedding.score(triples).double().cpu().numpy() if embedding else np.zeros(len(triples))
-    odds, reached = rules.of_triples(triples)
-    return np.stack([score, np.where(reached, special.expit(odds), 0.0), reached.astype(float)], axis=1)
+    columns = np.zeros((len(triples), 3))
+    for at in range(0, len(triples), AT_ONCE):
+        part, to = triples[at : at + AT_ONCE], columns[at : at + AT_ONCE]
+        odds, reached = rules.of_triples(part)
+        to[:, 1], to[:, 2] = np.where(reached, special.expit(odds), 0.0), reached
+        if embedding:
+            to[:, 0] = embedding.score(part).double().cpu().numpy()
+    return columns
 
 
 @dataclass(frozen=True)
@@ -142,15 +149,21 @@ def calibrate(columns: FloatArray, labels: Sample) -> Calibration:
     """
     used = np.ones(4, dtype=bool)
     while True:
-        design = np.column_stack([np.ones(len(columns)), columns]) * used
-        objective = Pseudolikelihood(
-            sparse.csr_array(design), np.zeros(len(design)), labels.label, l2=RIDGE, count=labels.count
-        )
+        design = _sparse(np.column_stack([np.ones(len(columns)), columns]) * used)
+        objective = Pseudolikelihood(design, np.zeros(len(columns)), labels.label, l2=RIDGE, count=labels.count)
         fitted = newton(objective)
         contrary = MONOTONE & (fitted < 0)
         if not contrary.any():
             return Calibration(*fitted.tolist())
         used &= ~contrary
+
+
+def _sparse(design: FloatArray) -> sparse.csr_array:
+    """A narrow matrix's entries; scipy's own way there holds it several times over."""
+    there = design != 0
+    column = np.broadcast_to(np.arange(design.shape[1], dtype=np.int32), design.shape)[there]
+    begin = np.append(0, np.cumsum(there.sum(axis=1)))
+    return sparse.csr_array((design[there], column, begin.astype(np.int32)), design.shape)
 
 
 def calibrate_twice(columns: FloatArray, labels: Sample) -> Calibration:

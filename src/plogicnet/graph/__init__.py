@@ -4,7 +4,7 @@ from plogicnet.graph.dictionaries import read_labels
 from plogicnet.graph.family import demo_family
 from plogicnet.graph.knowledge_graph import CATEGORIES, SPLITS, KnowledgeGraph
 from plogicnet.graph.questions import read_queries, read_triples
-from plogicnet.graph.readers import read_parquet, require_file
+from plogicnet.graph.readers import read_parquet
 from plogicnet.graph.sources import add_facts, make_graph, open_graph
 from plogicnet.graph.splitting import parse_shares, split_triples
 from plogicnet.graph.triples import (
@@ -53,7 +53,6 @@ __all__ = [
     "read_parquet",
     "read_queries",
     "read_triples",
-    "require_file",
     "split_triples",
     "triple_keys",
     "write_graph",

@@ -6,7 +6,6 @@ import io
 import itertools
 import json
 import os
-import stat
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ import pyarrow.parquet as pq
 from pyarrow import csv
 
 from plogicnet.errors import InputError, shown
+from plogicnet.files import require_file
 
 COLUMNS = ("head", "relation", "tail")
 ORDERS = {"hrt": COLUMNS, "htr": ("head", "tail", "relation")}
@@ -86,26 +86,6 @@ def is_header(cells: Sequence[str]) -> bool:
         True
     """
     return len(cells) == len(COLUMNS) and _family([cell.strip().lower() for cell in cells]) is not None
-
-
-def require_file(path: Path, what: str) -> None:
-    """An error unless a path is a file: a pipe may never end, a device never does, and neither can be read twice.
-
-    Example:
-        >>> require_file(Path("/"), "a file of rules")
-        Traceback (most recent call last):
-        plogicnet.errors.InputError: /: a directory where a file of rules is meant
-    """
-    try:
-        mode = path.stat().st_mode
-    except (OSError, ValueError) as error:  # a name too long, or with a NUL in it
-        missing = isinstance(error, FileNotFoundError | NotADirectoryError)
-        reason = "no such file" if missing else f"cannot be read: {getattr(error, 'strerror', None) or error}"
-        raise InputError(f"{str(path)[:200]}: {reason}") from None
-    if stat.S_ISDIR(mode):
-        raise InputError(f"{path}: a directory where {what} is meant")
-    if not stat.S_ISREG(mode):
-        raise InputError(f"{path}: a pipe or a device where {what} is meant; save what it gives as a file first")
 
 
 def read_rows(file: Path, order: str = "hrt", with_gaps: bool = False) -> Rows:

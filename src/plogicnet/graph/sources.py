@@ -13,11 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from plogicnet.errors import InputError, nearest, shown
+from plogicnet.files import require_file
 from plogicnet.graph import datasets
 from plogicnet.graph.dictionaries import read_dictionary, read_labels, read_openke
 from plogicnet.graph.download import fetch
 from plogicnet.graph.knowledge_graph import SPLITS, KnowledgeGraph, drop_duplicates
-from plogicnet.graph.readers import COLUMNS, SUFFIXES, Rows, place_of, read_rows, require_file, rows_of
+from plogicnet.graph.readers import COLUMNS, SUFFIXES, Rows, place_of, read_rows, rows_of
 from plogicnet.graph.splitting import Shares, split_triples
 from plogicnet.graph.triples import HEAD, RELATION, TAIL, IntArray, as_triples
 from plogicnet.graph.vocabulary import Vocabulary

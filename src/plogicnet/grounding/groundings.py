@@ -1,14 +1,15 @@
 """Hidden triples, and every grounding as rows of arrays: which rule, which hypothesis, which premises."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from plogicnet.graph import RELATION, BoolArray, FloatArray, IntArray, KnowledgeGraph, TripleSet, triple_keys
-from plogicnet.grounding.native import Runs, ground_compositions
+from plogicnet.grounding.native import Runs, Wanted, count_groundings, fill_groundings
 from plogicnet.grounding.walks import (
     Chain,
     Counting,
@@ -19,8 +20,14 @@ from plogicnet.grounding.walks import (
     two_step_paths,
     ways_on,
 )
+from plogicnet.memory import require_bytes
 from plogicnet.progress import Progress, silent
 from plogicnet.rules import RuleTable
+
+AT_ONCE = 1 << 20
+"""So many groundings are looked at together."""
+TRIPLE_BYTES = 80
+"""What one triple of O ∪ H takes while the set is made."""
 
 
 @dataclass(frozen=True)
@@ -85,27 +92,47 @@ def ground_network(
         (array([1]), array([[0]]))
     """
     found = _ground_all(World(observed), chains, counting, threads, progress)
-    # sorted by hand: numpy's own `unique` hashes first, which is slower here
-    hidden = np.sort(found.key[~observed.contains_keys(found.key)])
-    hidden = hidden[np.append(True, hidden[1:] != hidden[:-1])[: len(hidden)]]
-    variables = TripleSet.of_keys(np.sort(np.concatenate([observed.keys, hidden])), observed.entities)
+    variables = _variables(observed, found.key)
     if hidden_premises:
+        del found
         world = World(variables)
         check(world)
-        found = _ground_all(world, chains, counting, threads, progress)
-        inside = variables.contains_keys(found.key)
-        found = Found(found.rule[inside], found.key[inside], found.premises[inside])
+        found = _ground_all(world, chains, counting, threads, progress).within(variables)
     else:
         row_of_fact = np.append(np.searchsorted(variables.keys, observed.keys), -1)  # the padding stays -1
-        found = Found(found.rule, found.key, row_of_fact[found.premises])
+        for part in found.parts():
+            found.premises[part] = row_of_fact[found.premises[part]]
+    for part in found.parts():  # in their own place: there may be more of them than fit twice
+        found.key[part] = np.searchsorted(variables.keys, found.key[part])
     return Groundings(
         triples=variables,
         observed=observed.contains_keys(variables.keys),
         rule=found.rule,
-        hypothesis=np.searchsorted(variables.keys, found.key),
+        hypothesis=found.key,
         premises=found.premises,
         rules=len(chains),
     )
+
+
+def _variables(observed: TripleSet, keys: IntArray) -> TripleSet:
+    """O ∪ H, by the keys of all hypotheses."""
+    hidden = [_none()]
+    for at in range(0, len(keys), AT_ONCE):
+        part = keys[at : at + AT_ONCE]
+        hidden.append(_distinct(part[~observed.contains_keys(part)]))
+    new = _distinct(np.concatenate(hidden))
+    require_bytes(
+        TRIPLE_BYTES * (len(observed) + len(new)), f"{len(new):,} hidden triples", "raise rules.min_precision"
+    )
+    every = np.concatenate([observed.keys, new])
+    every.sort()
+    return TripleSet.of_keys(every, observed.entities)
+
+
+def _distinct(keys: IntArray) -> IntArray:
+    """Each once, in order; sorted by hand, for numpy's own `unique` hashes first, which is slower here."""
+    keys = np.sort(keys)
+    return np.asarray(keys[np.append(True, keys[1:] != keys[:-1])[: len(keys)]])
 
 
 @dataclass(frozen=True)
@@ -115,6 +142,25 @@ class Found:
     rule: IntArray
     key: IntArray
     premises: IntArray
+
+    def parts(self) -> Iterator[slice]:
+        """Some groundings at a time."""
+        return (slice(at, at + AT_ONCE) for at in range(0, len(self.rule), AT_ONCE))
+
+    def within(self, variables: TripleSet) -> "Found":
+        """Those whose hypothesis is among the triples; they take the place of all."""
+        n = 0
+        for part in self.parts():
+            inside = variables.contains_keys(self.key[part])
+            end = n + int(inside.sum())
+            for column in (self.rule, self.key, self.premises):
+                column[n:end] = column[part][inside]
+            n = end
+        return self.first(n)
+
+    def first(self, n: int) -> "Found":
+        """The first so many."""
+        return Found(self.rule[:n], self.key[:n], self.premises[:n])
 
 
 def expected_groundings(world: World, chains: Sequence[Chain]) -> FloatArray:
@@ -146,55 +192,56 @@ def _is_composition(chain: Chain) -> bool:
 
 
 def _ground_all(world: World, chains: Sequence[Chain], counting: Counting, threads: int, progress: Progress) -> Found:
-    """Grounds every chain: compositions by first relation in compiled code, the others one by one."""
-    width = max((len(chain.moves) for chain in chains), default=1)
+    """Grounds every chain, straight into place: compositions by first relation in compiled code, others one by one."""
+    n, width = world.facts.entities, max((len(chain.moves) for chain in chains), default=1)
     by_first: dict[int, list[int]] = {}
     others: list[int] = []
     for number, chain in enumerate(chains):
         (by_first.setdefault(chain.moves[0].relation, []) if _is_composition(chain) else others).append(number)
-    compositions = _compositions(world, chains, counting, by_first)
-    parts = [Found(_none(), _none(), np.empty((0, width), dtype=np.int64))]
+    runs, wanted = Runs.of(world.facts), _wanted(world, chains, counting, by_first)
+    most = int(expected_groundings(world, [chains[i] for i in others]).sum())
     with progress("grounding, rules", len(chains)) as advance, ThreadPoolExecutor(threads or os.cpu_count()) as pool:
-        for first, found in zip(by_first, pool.map(compositions, by_first), strict=True):
-            parts.append(Found(found.rule, found.key, _padded(found.premises, width)))
-            advance(len(by_first[first]))
+
+        def fill(of: tuple[Wanted, int, int]) -> None:
+            rules, start, stop = of
+            fill_groundings(runs, rules, n, found.rule[start:stop], found.key[start:stop], found.premises[start:stop])
+            found.premises[start:stop, 2:] = -1
+
+        ends = np.cumsum([0, *pool.map(partial(count_groundings, runs), wanted)]).tolist()
+        size = ends[-1] + most  # memory is taken as it is filled, so that a few too many cost nothing
+        found = Found(np.empty(size, np.int64), np.empty(size, np.int64), np.empty((size, width), np.int64))
+        for of, _ in zip(by_first.values(), pool.map(fill, zip(wanted, ends[:-1], ends[1:], strict=True)), strict=True):
+            advance(len(of))
+        end = ends[-1]
         for number in others:
             for walks in ground(world, chains[number], counting):
-                key = triple_keys(hypothesis_triples(walks, chains[number].relation), world.facts.entities)
-                parts.append(Found(np.full(len(key), number), key, _padded(walks.premises, width)))
+                start, end = end, end + len(walks.entities)
+                found.rule[start:end] = number
+                found.key[start:end] = triple_keys(hypothesis_triples(walks, chains[number].relation), n)
+                _pad(walks.premises, found.premises[start:end])
             advance()
-    return Found(*(np.concatenate([getattr(part, name) for part in parts]) for name in ("rule", "key", "premises")))
+    return found.first(end)
 
 
-def _compositions(
-    world: World, chains: Sequence[Chain], counting: Counting, by_first: dict[int, list[int]]
-) -> Callable[[int], Found]:
-    """Grounds the compositions that begin with one relation."""
-    relation_of = np.array([chain.relation for chain in chains], dtype=np.int64)
+def _wanted(world: World, chains: Sequence[Chain], counting: Counting, by_first: dict[int, list[int]]) -> list[Wanted]:
+    """The compositions that begin with each relation."""
     n_relations = 1 + max((m.relation for chain in chains for m in chain.moves), default=0)
-    highest = int(world.facts.triples[:, RELATION].max(initial=0)) + 1
-    runs = Runs.of(world.facts) if by_first else None
+    n_relations = max(n_relations, int(world.facts.triples[:, RELATION].max(initial=0)) + 1)
 
-    def ground_first(first: int) -> Found:
-        assert runs is not None  # nosec B101 # for the type checker; `by_first` is not empty here
-        numbers = np.array(by_first[first], dtype=np.int64)
+    def of(first: int, numbers: list[int]) -> Wanted:
         seconds = np.array([chains[i].moves[1].relation for i in numbers], dtype=np.int64)
-        size, paths = max(n_relations, highest), counting == "paths"
-        found = ground_compositions(runs, first, seconds, relation_of[numbers], numbers, size, paths)
-        n = world.facts.entities
-        key = (relation_of[found.rule] * n + found.head) * n + found.tail
-        return Found(found.rule, key, found.premises)
+        relations = np.array([chains[i].relation for i in numbers], dtype=np.int64)
+        return Wanted.of(first, seconds, relations, np.array(numbers, np.int64), n_relations, counting == "paths")
 
-    return ground_first
+    return [of(first, numbers) for first, numbers in by_first.items()]
 
 
-def _padded(premises: IntArray, width: int) -> IntArray:
-    """Rows of the same width; a premise that occurs twice in a grounding counts once."""
-    rows = np.full((len(premises), width), -1, dtype=np.int64)
+def _pad(premises: IntArray, rows: IntArray) -> None:
+    """Fills rows, which may be wider; a premise that occurs twice in a grounding counts once."""
+    rows[:] = -1
     for at in range(premises.shape[1]):
         repeated = np.any(premises[:, :at] == premises[:, [at]], axis=1) if at else np.zeros(len(rows), dtype=bool)
         rows[:, at] = np.where(repeated, -1, premises[:, at])
-    return rows
 
 
 def _none() -> IntArray:

@@ -4,7 +4,7 @@ import itertools
 import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from queue import SimpleQueue
 
 import numpy as np
@@ -14,11 +14,20 @@ from plogicnet import config
 from plogicnet.graph import HEAD, RELATION, TAIL, IntArray, KnowledgeGraph
 from plogicnet.grounding.native import Counts, Desk, Runs, count_compositions, rules_of
 from plogicnet.grounding.walks import Counting, two_step_paths
+from plogicnet.memory import free_bytes, require_bytes
 from plogicnet.progress import Progress, silent
 from plogicnet.rules import Rule, RuleTable, Step, chain_rule, irreflexive
 
 COUNTERS = 1 << 22
 """How many counters of (second relation, hypothesis) one thread holds at a time; more relations take more passes."""
+FEW_COUNTERS = 1 << 18
+"""Fewer make so many passes that fewer threads are better."""
+COMPILED_BYTES = 60 * 2**20
+"""What loading compiled code takes."""
+FACT_BYTES = 250
+"""What mining takes for one fact: the facts sorted in several ways."""
+RULE_BYTES = 2000
+"""What one rule takes, with its names."""
 PATHS_AT_ONCE = 1 << 23
 """About how many two-step paths are counted between two signs of progress."""
 
@@ -41,18 +50,20 @@ def mine(graph: KnowledgeGraph, settings: config.Rules, threads: int = 0, progre
         >>> [str(rule) for rule in mined.rules.rules]
         ['husband(X, Y) => wife(Y, X)', 'wife(X, Y) => husband(Y, X)']
     """
+    require_bytes(COMPILED_BYTES + FACT_BYTES * len(graph.observed), "the index of the graph for mining")
     found: list[Candidates] = []
     of_one_step = _one_step(graph, [p for p in settings.patterns if p != "composition"], settings.counting)
     for pattern in settings.patterns:
         if pattern == "composition":
-            found += _compositions(graph, settings.counting, threads or os.cpu_count() or 1, progress)
+            found += _compositions(graph, settings, threads or os.cpu_count() or 1, progress)
         else:
-            found += of_one_step[pattern]
-    kept = [c.at_least(settings) for c in found]
-    rules = [rule for c in kept for rule in c.rules(graph)]
-    support = [n for c in kept for n in c.support.tolist()]
-    hits = [n for c in kept for n in c.hits.tolist()]
-    total = sum(len(c.support) for c in found)
+            found += [c.at_least(settings) for c in of_one_step[pattern]]
+    size = sum(len(c.support) for c in found)
+    require_bytes(RULE_BYTES * size, f"{size:,} rules", "raise rules.min_precision or rules.min_support")
+    rules = [rule for c in found for rule in c.rules(graph)]
+    support = [n for c in found for n in c.support.tolist()]
+    hits = [n for c in found for n in c.hits.tolist()]
+    total = sum(c.candidates for c in found)
     return Mined(RuleTable.of(rules, support, hits), mine_constraints(graph, settings), total)
 
 
@@ -65,6 +76,7 @@ class Candidates:
         second: for compositions, the relation of the second premise.
         relation: the hypothesis's relation.
         support, hits: the counts.
+        candidates: how many there were; those that do not suffice are not kept.
     """
 
     pattern: str
@@ -73,14 +85,15 @@ class Candidates:
     relation: IntArray
     support: IntArray
     hits: IntArray
+    candidates: int
 
     def at_least(self, settings: config.Rules) -> "Candidates":
         """Those of enough precision and support."""
         # dividing rounds as the threshold's own decimal does: 3 of 30 is 0.1
         precise = self.hits / self.support >= getattr(settings.min_precision, self.pattern)
         kept = precise & (self.support >= settings.min_support)
-        columns = (self.second, self.relation, self.support, self.hits)
-        return Candidates(self.pattern, self.first, *(column[kept] for column in columns))
+        columns = {name: getattr(self, name) for name in ("second", "relation", "support", "hits")}
+        return replace(self, **{name: column[kept] for name, column in columns.items()})
 
     def rules(self, graph: KnowledgeGraph) -> Iterator[Rule]:
         """The rules in names."""
@@ -110,13 +123,14 @@ def mine_constraints(graph: KnowledgeGraph, settings: config.Rules) -> RuleTable
     return RuleTable.of(rules, facts[kept].tolist(), (facts - loops)[kept].tolist())
 
 
-def _compositions(graph: KnowledgeGraph, counting: Counting, threads: int, progress: Progress) -> list[Candidates]:
+def _compositions(graph: KnowledgeGraph, settings: config.Rules, threads: int, progress: Progress) -> list[Candidates]:
     """Counts the compositions of every two relations that can follow each other, in pieces of bounded size."""
     paths = two_step_paths(graph.observed, len(graph.relations))
     runs = Runs.of(graph.observed)
     out_degree = np.bincount(graph.observed.triples[:, HEAD], minlength=len(graph.entities))
     paths_to = np.append(0, np.cumsum(out_degree[runs.tail]))
-    at_once = max(1, COUNTERS // len(graph.relations))
+    threads, counters = _desks(threads, len(graph.relations), 24 * len(graph.entities) + 16 * len(runs.head))
+    at_once = max(1, counters // len(graph.relations))
     pieces = []
     for first in np.unique(graph.train[:, RELATION]).tolist():
         seconds = np.sort(paths.indices[paths.indptr[first] : paths.indptr[first + 1]]).astype(np.int64)
@@ -137,7 +151,9 @@ def _compositions(graph: KnowledgeGraph, counting: Counting, threads: int, progr
     def counted(piece: Piece) -> Counts:
         desk = desks.get()
         try:
-            return count_compositions(runs, piece.starts, piece.first, piece.seconds, desk, counting == "paths")
+            return count_compositions(
+                runs, piece.starts, piece.first, piece.seconds, desk, settings.counting == "paths"
+            )
         finally:
             desks.put(desk)
 
@@ -151,8 +167,19 @@ def _compositions(graph: KnowledgeGraph, counting: Counting, threads: int, progr
                 total = counts if total is None else total + counts
                 advance(piece.paths)
             assert total is not None  # nosec B101 # for the type checker; groupby gives no empty group
-            found.append(Candidates("composition", first, *rules_of(total, first, piece.seconds)))
+            columns = rules_of(total, first, piece.seconds)
+            found.append(Candidates("composition", first, *columns, len(columns[0])).at_least(settings))
     return found
+
+
+def _desks(threads: int, relations: int, each: int) -> tuple[int, int]:
+    """On how many threads, and with how many counters a thread, what they count with fits into half of what is free.
+
+    There is one at least, with the counters of one second relation; `each` is what a thread needs besides.
+    """
+    free = free_bytes() // 2
+    threads = max(1, min(threads, free // (each + 8 * min(relations**2, FEW_COUNTERS))))
+    return threads, min(COUNTERS, max(relations, (free // threads - each) // 8))
 
 
 @dataclass(frozen=True)
@@ -202,5 +229,6 @@ def _of_common(graph: KnowledgeGraph, pattern: str, common: sparse.csr_array, co
         kept = ((relation == first) == (pattern == "symmetric")) & (hit > lost)
         relation, hit = relation[kept], hit[kept] - lost
         no_second = np.full(len(relation), -1)
-        found.append(Candidates(pattern, first, no_second, relation, np.full(len(hit), support[first] - lost), hit))
+        counted = np.full(len(hit), support[first] - lost)
+        found.append(Candidates(pattern, first, no_second, relation, counted, hit, len(hit)))
     return found

@@ -1,6 +1,7 @@
 """The native engine's compiled part: one pass over all two-step paths counts every composition rule at once."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numba import njit
@@ -158,47 +159,76 @@ def rules_of(counts: Counts, first: int, seconds: IntArray) -> tuple[IntArray, I
 
 
 @dataclass(frozen=True)
-class Composed:
-    """Groundings of compositions: rule, head, tail, and the rows of the two premises."""
+class Wanted:
+    """The rules first(X, Y) & second(Y, Z) => relation(X, Z) of one first relation, by second relation.
 
-    rule: IntArray
-    head: IntArray
-    tail: IntArray
-    premises: IntArray
+    Attributes:
+        of_second: where each second relation's rules begin, and the end of the last's.
+        relations, rules: the hypotheses' relations, and the rules' numbers.
+        paths: whether groundings count that have their hypothesis among their premises.
+    """
+
+    first: int
+    of_second: IntArray
+    relations: IntArray
+    rules: IntArray
+    paths: bool
+
+    @classmethod
+    def of(
+        cls, first: int, seconds: IntArray, relations: IntArray, rules: IntArray, n_relations: int, paths: bool
+    ) -> "Wanted":
+        """The rules, given as columns of equal length."""
+        order = np.argsort(seconds, kind="stable")
+        of_second = np.searchsorted(seconds[order], np.arange(n_relations + 1))
+        return cls(first, of_second, relations[order], rules[order], paths)
 
 
-def ground_compositions(
-    runs: Runs, first: int, seconds: IntArray, relations: IntArray, rules: IntArray, n_relations: int, paths: bool
-) -> Composed:
-    """All groundings of the rules first(X, Y) & second(Y, Z) => relation(X, Z), given as columns of equal length.
+def count_groundings(runs: Runs, wanted: Wanted) -> int:
+    """How many groundings the rules have.
 
     Example:
         >>> facts = TripleSet.of([(0, 0, 1), (1, 1, 2)], entities=3)
         >>> one = np.array([1])
-        >>> found = ground_compositions(Runs.of(facts), 0, one, np.array([2]), np.array([7]), 3, paths=False)
-        >>> found.rule, found.head, found.tail, found.premises
-        (array([7]), array([0]), array([2]), array([[0, 1]]))
+        >>> count_groundings(Runs.of(facts), Wanted.of(0, one, np.array([2]), np.array([7]), 3, paths=False))
+        1
     """
-    order = np.argsort(seconds, kind="stable")
-    of_second = np.searchsorted(seconds[order], np.arange(n_relations + 1))
-    starts = runs.of_relation(first)
+    nothing = np.empty(0, dtype=np.int64)
+    return int(_ground(*_arguments(runs, wanted, 0, nothing, nothing, np.empty((0, 2), dtype=np.int64))))
+
+
+def fill_groundings(runs: Runs, wanted: Wanted, n: int, rule: IntArray, key: IntArray, premises: IntArray) -> None:
+    """Writes the groundings into arrays of as many rows: rule, the hypothesis's key, the rows of the two premises.
+
+    A premise that occurs twice in a grounding counts once; -1 stands for the second.
+
+    Example:
+        >>> facts = TripleSet.of([(0, 0, 1), (1, 1, 2)], entities=3)
+        >>> wanted = Wanted.of(0, np.array([1]), np.array([2]), np.array([7]), 3, paths=False)
+        >>> rule, key, premises = np.empty(1, dtype=np.int64), np.empty(1, dtype=np.int64), np.empty((1, 2), dtype=int)
+        >>> fill_groundings(Runs.of(facts), wanted, 3, rule, key, premises)
+        >>> rule, key, premises  # the key of (0, 2, 2)
+        (array([7]), array([20]), array([[0, 1]]))
+    """
+    _ground(*_arguments(runs, wanted, n, rule, key, premises))
+
+
+def _arguments(runs: Runs, wanted: Wanted, *to_fill: Any) -> tuple[Any, ...]:
+    starts = runs.of_relation(wanted.first)
     shared = (starts, runs.tail, runs.begin, runs.head, runs.relation, runs.of_head, runs.row)
-    arguments = (*shared, of_second, relations[order], rules[order], first, paths)
-    nothing = np.empty((0, 5), dtype=np.int64)
-    found = np.empty((_ground(*arguments, nothing), 5), dtype=np.int64)
-    _ground(*arguments, found)
-    return Composed(found[:, 0], found[:, 1], found[:, 2], found[:, 3:])
+    return (*shared, wanted.of_second, wanted.relations, wanted.rules, wanted.first, wanted.paths, *to_fill)
 
 
 @njit(nogil=True, cache=True)
 def _ground(  # type: ignore[no-untyped-def]
-    starts, tail, begin, run_head, run_relation, of_head, row, of_second, relations, rules, first, paths, found
-):
-    """Fills `found` with (rule, head, tail, premise, premise), or where it has no room, only counts."""
+    starts, tail, begin, run_head, run_relation, of_head, row, of_second, relations, rules, first, paths,
+    entities, found_rule, found_key, found_premises,
+):  # fmt: skip
+    """Fills the arrays, or where they have no room, only counts."""
     n = 0
-    room = len(found) > 0
+    room = len(found_rule) > 0
     for start in starts:
-        head = run_head[start]
+        head = np.int64(run_head[start])
         for k in range(begin[start], begin[start + 1]):
             middle = tail[k]
             for run in range(of_head[middle], of_head[middle + 1]):
@@ -210,11 +240,10 @@ def _ground(  # type: ignore[no-untyped-def]
                         own = (relation == first and middle == t) or (relation == second and middle == head)
                         if paths or not own:
                             if room:
-                                found[n, 0] = rules[rule]
-                                found[n, 1] = head
-                                found[n, 2] = t
-                                found[n, 3] = row[k]
-                                found[n, 4] = row[q]
+                                found_rule[n] = rules[rule]
+                                found_key[n] = (relation * entities + head) * entities + t
+                                found_premises[n, 0] = row[k]
+                                found_premises[n, 1] = row[q] if q != k else -1
                             n += 1
     return n
 

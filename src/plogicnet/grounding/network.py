@@ -13,12 +13,14 @@ from plogicnet.graph import FloatArray, IntArray, KnowledgeGraph, TripleSet
 from plogicnet.grounding.groundings import Groundings, expected_groundings, ground_network
 from plogicnet.grounding.sql import clause_of, count_sql, ground_sql, ground_triple_sql
 from plogicnet.grounding.walks import Chain, Counting, World, chain_of, count, ground
-from plogicnet.memory import allowed_bytes
+from plogicnet.memory import allowed_bytes, engine_mb, require_bytes
 from plogicnet.progress import Progress, silent
 from plogicnet.rules import Rule
 
 GROUNDING_BYTES = 100
-"""What one grounding takes at the peak: as it is found, joined with the others, and numbered."""
+"""What one grounding takes at the peak of learning, with all that comes of it."""
+FOUND_BYTES = 45
+"""What one grounding takes as it is found."""
 
 
 @dataclass(frozen=True)
@@ -156,7 +158,7 @@ class Network:
 
     @property
     def _sql_memory(self) -> int:
-        return max(1, allowed_bytes(self.settings.memory_mb) >> 20)
+        return engine_mb(self.settings.memory_mb)
 
     def _counted_by_sql(self, counting: Counting) -> tuple[IntArray, IntArray]:
         clauses = [clause_of(self.rules[i], self.graph) for i in self._joined]
@@ -168,9 +170,14 @@ class Network:
             self._refuse_beyond_memory(self.expected())
 
     def _refuse_beyond_memory(self, expected: FloatArray) -> None:
+        worst = int(np.argmax(expected))
+        require_bytes(
+            expected.sum() * FOUND_BYTES,
+            f"up to {expected.sum():,.0f} groundings",
+            f"raise rules.min_precision, or leave rules out; the most, {expected[worst]:,.0f}, has {self.rules[worst]}",
+        )
         needed, allowed = expected.sum() * GROUNDING_BYTES, allowed_bytes(self.settings.memory_mb)
         if needed > allowed:
-            worst = int(np.argmax(expected))
             raise InputError(
                 f"the rules have up to {expected.sum():,.0f} groundings, which take about {needed / 2**20:,.0f} MB,"
                 f" and {allowed / 2**20:,.0f} MB are allowed (grounding.memory_mb). The most, {expected[worst]:,.0f},"

@@ -11,7 +11,7 @@ from plogicnet.graph import HEAD, RELATION, TAIL, KnowledgeGraph
 from plogicnet.grounding.mining import Mined, mine
 from plogicnet.grounding.network import Network
 from plogicnet.grounding.sql import mine_sql
-from plogicnet.memory import allowed_bytes
+from plogicnet.memory import engine_mb
 from plogicnet.progress import Progress, silent
 from plogicnet.rules import Rule, RuleTable, Statement
 
@@ -35,7 +35,7 @@ def find_rules(
     if not config.rules.mine:
         mined = Mined(nothing, nothing, 0)
     elif config.grounding.engine == "sql":
-        memory_mb = max(1, allowed_bytes(config.grounding.memory_mb) >> 20)
+        memory_mb = engine_mb(config.grounding.memory_mb)
         mined = mine_sql(graph, config.rules, config.threads, progress, memory_mb)
     else:
         mined = mine(graph, config.rules, config.threads, progress)

@@ -241,13 +241,13 @@ class VectorModel:
     @torch.no_grad()
     def score(self, triples: IntArray) -> torch.Tensor:
         """The scores of given triples."""
-        pieces = [torch.empty(0, device=self.device)]
+        scores = torch.empty(len(triples), device=self.device)
         sides: list[Side] = ["tail", "head"] if self.geometry.reciprocal else ["tail"]
         step = SCORE_AT_ONCE[self.device.type]
         for start in range(0, len(triples), step):
             part = triples[start : start + step]
-            pieces.append(torch.stack([self._pairs(part, side) for side in sides]).mean(0))
-        return self._scaled(torch.cat(pieces))
+            scores[start : start + step] = torch.stack([self._pairs(part, side) for side in sides]).mean(0)
+        return self._scaled(scores)
 
     def _pairs(self, triples: IntArray, side: Side) -> torch.Tensor:
         known, asked = (HEAD, TAIL) if side == "tail" else (TAIL, HEAD)

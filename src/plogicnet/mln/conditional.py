@@ -1,8 +1,10 @@
 """The conditional probability p_w(v = 1 | Markov blanket): a product with the sparse triples × rules matrix."""
 
-from typing import Literal
+from collections.abc import Sequence
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse, special
 
 from plogicnet.graph import RELATION, BoolArray, FloatArray, IntArray, KnowledgeGraph
@@ -33,23 +35,30 @@ def features(
     """
     padded_truth = np.append(truth, True)  # row -1, the padding, is true
     holds = padded_truth[groundings.premises]
-    supported = holds.all(axis=1)
-    rows, columns = [groundings.hypothesis[supported]], [groundings.rule[supported]]
+    supported = np.asarray(holds.all(axis=1))
+    shape = (len(groundings.triples), groundings.rules)
+    small = np.int32 if max(*shape, len(supported)) < 2**31 else np.int64  # half the memory where it fits
+    rows = [groundings.hypothesis.astype(small)[supported]]
+    columns = [groundings.rule.astype(small)[supported]]
     signs = [np.ones(len(rows[0]))]
     if blanket == "full":
         broken = ~truth[groundings.hypothesis]
         for place in range(groundings.premises.shape[1]):
             others = np.delete(holds, place, axis=1).all(axis=1)
             counts = broken & others & (groundings.premises[:, place] >= 0)
-            rows.append(groundings.premises[counts, place])
-            columns.append(groundings.rule[counts])
+            rows.append(groundings.premises[counts, place].astype(small))
+            columns.append(groundings.rule[counts].astype(small))
             signs.append(-np.ones(len(rows[-1])))
-    row, column, sign = np.concatenate(rows), np.concatenate(columns), np.concatenate(signs)
+    row, column, sign = _joined(rows), _joined(columns), _joined(signs)
+    del holds, supported, rows, columns, signs  # what follows is the peak
     if aggregate == "mean":
         sign = sign / np.bincount(row, minlength=len(truth))[row]
-    shape = (len(groundings.triples), groundings.rules)
-    small = np.int32 if max(*shape, len(row)) < 2**31 else np.int64  # half the memory where it fits
-    return sparse.csr_array(sparse.coo_array((sign, (row.astype(small), column.astype(small))), shape))
+    return sparse.csr_array(sparse.coo_array((sign, (row, column)), shape))
+
+
+def _joined(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """All parts one after the other; one alone as it is."""
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def grounding_counts(groundings: Groundings) -> IntArray:

@@ -10,6 +10,7 @@ from plogicnet.config import Config
 from plogicnet.errors import InputError
 from plogicnet.graph import RELATION, BoolArray, FloatArray, IntArray, KnowledgeGraph, TripleSet
 from plogicnet.grounding import Groundings, Network
+from plogicnet.memory import require_bytes
 from plogicnet.mln.conditional import (
     Aggregate,
     Blanket,
@@ -22,6 +23,11 @@ from plogicnet.mln.learning import Pseudolikelihood, learn_weights, standard_err
 from plogicnet.mln.scores import RuleScores
 from plogicnet.progress import Progress, silent
 from plogicnet.rules import RuleTable
+
+ENTRY_BYTES = 40
+"""What a grounding takes when the weights are learned, beside the grounding itself."""
+TRIPLE_BYTES = 180
+"""And a triple of O ∪ H, with the indexes that ranking finds it by."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +61,18 @@ class Evidence:
     @cached_property
     def matrix(self) -> sparse.csr_array:
         """Triples × rules, so that log-odds = base + matrix · weights."""
+        self.require_memory()
         return features(self.network.groundings, self.truth, self.blanket, self.aggregate)
+
+    def require_memory(self) -> None:
+        """Refuses, before it is made, a matrix that a memory limit has no room for, with what is made of it."""
+        groundings = self.network.groundings
+        size, triples = len(groundings.rule), len(groundings.triples)
+        require_bytes(
+            ENTRY_BYTES * size + TRIPLE_BYTES * triples,
+            f"weights and scores by {size:,} groundings of {triples:,} triples",
+            "raise rules.min_precision, or leave rules out",
+        )
 
     @property
     def is_local(self) -> bool:

@@ -4,7 +4,8 @@ import math
 from pathlib import Path
 
 from plogicnet.errors import InputError
-from plogicnet.graph import KnowledgeGraph, require_file
+from plogicnet.files import require_file
+from plogicnet.graph import KnowledgeGraph
 from plogicnet.rules.rule import Constant, Rule
 from plogicnet.rules.syntax import Statement, parse_rules
 from plogicnet.rules.table import RuleTable, is_table

@@ -47,7 +47,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(built: dict[str, Path]) ->
 def test_the_sdist_holds_what_is_needed_to_build_and_to_test(built: dict[str, Path]) -> None:
     with tarfile.open(built["sdist"]) as sdist:
         names = {name.split("/", 1)[1] for name in sdist.getnames()}
-    meant = listed("src", "tests", "docs", "benchmarks", "release", "fuzz")
+    meant = listed("src", "tests", "docs", "benchmarks", "release", "fuzz", "torture")
     assert names >= meant | {"pyproject.toml", "README.md", "LICENSE", "Makefile", "constraints.txt", "conftest.py"}
     assert not {name for name in names if name.split("/")[0] in (".venv", "dist", "runs", "data")}
 

@@ -14,6 +14,8 @@ import signal
 import subprocess
 import sys
 import tempfile
+import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +78,11 @@ def _become(request: dict[str, Any]) -> int:
     raise AssertionError("the program ends by an exit code")
 
 
-def _serve() -> None:
+def serve(become: Callable[[dict[str, Any]], int], attend: Callable[[int, dict[str, Any]], object]) -> None:
+    """Forks a child for each request on stdin, until that ends; the answer is what `attend` gives with its number.
+
+    A child becomes the program: what `become` gives is its exit code.
+    """
     import torch._dynamo  # noqa: F401  # which the first optimiser would import
 
     import plogicnet.cli.app
@@ -90,19 +96,19 @@ def _serve() -> None:
     gc.freeze()  # a child need not copy what it only inherits
     print("ready", flush=True)
     for line in iter(sys.stdin.readline, ""):
-        pid = os.fork()
-        if not pid:
-            try:
-                code = _become(json.loads(line))
-            except BaseException:  # what escapes the program ends in a traceback, as it would
-                import traceback
-
-                traceback.print_exc()
-                sys.stderr.flush()
-                code = 1
-            os._exit(code)
-        print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+        request = json.loads(line)
+        if pid := os.fork():
+            print(json.dumps(attend(pid, request)), flush=True)
+            continue
+        try:
+            code = become(request)
+        except BaseException:  # what escapes the program ends in a traceback, as it would
+            traceback.print_exc()
+            sys.stderr.flush()
+            code = 1
+        os._exit(code)  # an interpreter with all this in it takes a second to take itself apart
+    os._exit(0)
 
 
 if __name__ == "__main__":
-    _serve()
+    serve(_become, lambda pid, _: os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))

@@ -1,15 +1,12 @@
 """The real program with a fault in it: forks one for each request on stdin; only the torture harness starts it.
 
-A child goes through `plogicnet.cli.main` with arguments of its own, up to its exit code. It is forked from a process
-that has imported torch and computed nothing with it, on one thread, which spares each child the seconds of importing.
+A child goes through `plogicnet.cli.main` with arguments of its own, up to its exit code (`tests/forking.py`).
 
 A fault is a signal at a moment, sent from outside; at a file operation in the run directory, sent by the process to
 itself before the operation (Python tells an audit hook of each); or at the rename that puts a finished file in its
 place, with the file cut first, as a crash in the middle of a write would leave it.
 """
 
-import gc
-import json
 import os
 import signal
 import sys
@@ -116,30 +113,16 @@ def ended(pid: int, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Serves requests until stdin ends; in a forked child, runs the program."""
-    import torch._dynamo  # noqa: F401  # which the first optimiser would import
-
-    import plogicnet.cli.app
-    import plogicnet.cli.show  # noqa: F401
+    """Makes the graph, and serves requests until stdin ends."""
+    from forking import serve
     from plogicnet import model
     from plogicnet.kge import Checkpoint
     from small import write_small_graph
 
     write_small_graph(Path(sys.argv[1]))
     vars(model)["Checkpoint"] = partial(Checkpoint, every_steps=OFTEN)
-    others = [file for file in Path("/proc/self/task").glob("*/comm") if file.parent.name != str(os.getpid())]
-    if threads := {file.read_text().strip() for file in others} - {"jemalloc_bg_thd"}:  # that one knows of forks
-        raise SystemExit(f"torture: a process with other threads must not be forked: {threads}")
     signal.pthread_sigmask(signal.SIG_BLOCK, HEARD)  # until a child is the program
-    gc.freeze()  # a child need not copy what it only inherits
-    print("ready", flush=True)
-    for line in iter(sys.stdin.readline, ""):
-        request = json.loads(line)
-        if pid := os.fork():
-            print(json.dumps(ended(pid, request)), flush=True)
-            continue
-        os._exit(become(request))  # an interpreter with all this in it takes a second to take itself apart
-    os._exit(0)
+    serve(become, ended)
 
 
 if __name__ == "__main__":

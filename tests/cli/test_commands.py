@@ -175,7 +175,7 @@ def test_demo_tells_the_whole_story() -> None:
         (("train", "--device", "tpu", "--out", "x"), "device: 'tpu' is not allowed; one of auto, cpu, cuda"),
         (("evaluate", "no-such-run"), "no run at no-such-run"),
         (("predict", "no-such-run", "--head", "a"), "ask one thing"),
-        (("config", "--config", "no-such.yaml"), "no-such.yaml: cannot be read"),
+        (("config", "--config", "no-such.yaml"), "no-such.yaml: no such file"),
         (("config", "--set", "em.lambda_grid=[]"), "em.lambda_grid: an empty list; give at least one number"),
         (("config", "--set", "rules.patterns=[inverse, inverse]"), "gives the same twice"),
         (("config", "--set", "seed=9223372036854775807"), "seed: 9223372036854775807 is out of range"),

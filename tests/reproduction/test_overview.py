@@ -113,7 +113,9 @@ def test_a_cell_in_words(about: dict[str, Any], shown: str) -> None:
     assert beside(about, "mrr") == shown
 
 
-def test_the_command_prints_it(call: Call, tmp_path: Path) -> None:
+@pytest.mark.parametrize("width", ["80", "140"])
+def test_the_command_prints_it(width: str, call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", width)
     found = answer(call, "reproduce", "--together", "--results", COMMITTED)["together"]
     assert [r["system"] for r in found] == SYSTEMS
     code, out, err = call("reproduce", "--together", "--data", "wn18", "--results", COMMITTED)

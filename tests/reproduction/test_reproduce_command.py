@@ -186,7 +186,7 @@ def test_nothing_is_trained_unasked(call: Call, tmp_path: Path) -> None:
         (("1", "--data", "wn18rr"), "--data wn18rr: not a data set of these tables"),
         (("1", "--run", "--set", "kge.dimm=3"), "unknown setting 'kge.dimm'"),
         (("1", "--graph", "umls"), "nothing has been run on umls yet"),
-        (("--collect", "nowhere"), "nowhere/config.yaml: cannot be read"),
+        (("--collect", "nowhere"), "nowhere/config.yaml: no such file"),
     ],
 )
 def test_mistakes_are_said_in_words(call: Call, words: tuple[str, ...], message: str) -> None:

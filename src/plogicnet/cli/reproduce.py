@@ -183,13 +183,16 @@ def _show_together(whole: "Paper", found: Mapping[str, Any], data: Sequence[str]
     if as_json:
         print_json({"together": rows})
         return
-    columns = [f"{d} {TITLES[figure]}" for d in rows[0]["cells"] for figure in FIGURES]
-    lines = [
-        [row["system"], row["rules"], *(beside(c, figure) for c in row["cells"].values() for figure in FIGURES)]
-        for row in rows
-    ]
-    title = "All systems of Tables 1 and 2 on the same rules: ours (the paper's)"
-    console().print(table(title, ["system", "rules", *columns], lines))
+    screen, names = console(), list(rows[0]["cells"])
+    # side by side where the screen is wide enough, else one below the other
+    for group in [names] if screen.width >= 24 + 28 * len(names) else [[name] for name in names]:
+        columns = [f"{d} {TITLES[figure]}" for d in group for figure in FIGURES]
+        lines = [
+            [row["system"], row["rules"], *(beside(row["cells"][d], figure) for d in group for figure in FIGURES)]
+            for row in rows
+        ]
+        title = "All systems of Tables 1 and 2 on the same rules: ours (the paper's)"
+        screen.print(table(title, ["system", "rules", *columns], lines))
 
 
 def _states(about: Mapping[str, Any]) -> Any:

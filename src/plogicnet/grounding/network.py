@@ -166,10 +166,11 @@ class Network:
 
     def require_memory(self) -> None:
         """Refuses, before any is made, more groundings than the memory holds."""
-        if self.rules:
-            self._refuse_beyond_memory(self.expected())
+        self._refuse_beyond_memory(self.expected())
 
     def _refuse_beyond_memory(self, expected: FloatArray) -> None:
+        if not len(expected):
+            return
         worst = int(np.argmax(expected))
         require_bytes(
             expected.sum() * FOUND_BYTES,

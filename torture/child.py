@@ -49,7 +49,8 @@ class Fault:
         elif self.operations != self.operation:
             return
         self.operation = self.rename = None
-        say(f"{signal.Signals(self.signal).name} at operation {self.operations}, {event} {args[0]}")
+        state = "complete" if (Path(self.run) / "metrics.json").exists() else "unfinished"
+        say(f"{state}, {signal.Signals(self.signal).name} at operation {self.operations}, {event} {args[0]}")
         os.kill(os.getpid(), self.signal)
 
     def _inside(self, event: str, args: tuple[Any, ...]) -> bool:
@@ -83,7 +84,7 @@ def become(request: dict[str, Any]) -> int:
     try:
         cli.main()
     except SystemExit as end:
-        say(f"{fault.operations} operations, {fault.renames} renames")
+        say(f"end, {fault.operations} operations, {fault.renames} renames")
         return int(end.code or 0)
     raise AssertionError("the program ends by an exit code")
 
@@ -91,7 +92,7 @@ def become(request: dict[str, Any]) -> int:
 def ended(pid: int, request: dict[str, Any]) -> dict[str, Any]:
     """Waits for the child, and strikes at its moment: so many seconds after the run directory is there."""
     moment, run = request.get("moment"), Path(request["run"])
-    began, struck = time.monotonic(), False
+    began, struck = time.monotonic(), 0.0
     there = began if run.exists() else None
     while True:
         done, status = os.waitpid(pid, os.WNOHANG)
@@ -99,14 +100,15 @@ def ended(pid: int, request: dict[str, Any]) -> dict[str, Any]:
         if done:
             return {
                 "code": os.waitstatus_to_exitcode(status),
-                "struck": struck,
+                "struck": bool(struck),
+                "after": now - struck if struck else 0.0,
                 "seconds": now - (now if there is None else there),
             }
         if there is None and run.exists():
             there = now
         if moment is not None and not struck and there is not None and now - there >= moment:
             os.kill(pid, request["signal"])  # not reaped yet, so it is still this child
-            struck = True
+            struck = now
         if now - began > LONGEST:
             os.kill(pid, signal.SIGKILL)
         time.sleep(0.0003)

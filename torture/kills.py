@@ -43,6 +43,8 @@ SOFTMAX = (
     *("kge.model=ComplEx", "kge.recipe=one_vs_all", "kge.learning_rate=0.1", "kge.validate_every=30", "kge.patience=2"),
     *("em.warm_start=true", "em.patience=1", "em.iterations=3"),
 )
+UNHEARD = 2.0
+"""Seconds that a program may go on after a signal, if it then ends as if there had been none."""
 Words = tuple[str, ...]
 
 
@@ -89,14 +91,12 @@ class Ended:
         said: its stderr.
         struck: whether its fault came before its end.
         seconds: since the run directory was there.
-        unheard: whether Python dropped the interrupt, in a callback or a library that cannot pass it on.
     """
 
     code: int
     said: str
     struck: bool
     seconds: float
-    unheard: bool = False
 
 
 @dataclass(frozen=True)
@@ -134,12 +134,14 @@ class Harness:
         print(json.dumps(request), file=self._forks.stdin, flush=True)
         answer = json.loads(_line(self._forks))
         text = said.read_text(encoding="utf-8")
-        unheard = "Exception ignored in" in text and "\nKeyboardInterrupt" in text
-        if "Traceback" in text and not unheard:
+        if "Traceback" in text:
             raise LostError(f"a traceback: {text[-2000:]}")
-        # where it comes to its end all the same, it had ended before the signal, or has not heard it
-        struck = (answer["struck"] and (answer["code"] != 0 or unheard)) or "torture: SIG" in text
-        return Ended(answer["code"], text, struck, answer["seconds"], unheard)
+        told = re.search(r"^torture: (\w+), SIG", text, re.MULTILINE)
+        if answer["code"] == 0 and ((told and told[1] == "unfinished") or answer["after"] > UNHEARD):
+            raise LostError(f"a signal was not heard: {text[-2000:]}")
+        # where it comes to its end all the same, it had ended before the signal
+        struck = (answer["struck"] and answer["code"] != 0) or told is not None
+        return Ended(answer["code"], text, struck, answer["seconds"])
 
     def words(self, setting: Setting, run: Path) -> Words:
         """The command's words for one run directory."""
@@ -160,7 +162,7 @@ class Harness:
             setting, whole = SETTINGS[name], self.folder / "whole" / name
             whole.parent.mkdir(exist_ok=True)
             ended = self.call(self.words(setting, self.prepared(setting, whole)), whole)
-            counts = re.search(r"torture: (\d+) operations, (\d+) renames", ended.said)
+            counts = re.search(r"torture: end, (\d+) operations, (\d+) renames", ended.said)
             if ended.code or counts is None:
                 raise SystemExit(f"{name} does not train: {ended.said}")
             self._references[name] = Reference(whole, ended.seconds, int(counts[1]), int(counts[2]))
@@ -199,7 +201,7 @@ class Harness:
             ended = self.call(todo, run, fault)
             reached = _not_gone_back(reached, ended.said)
             if ended.struck:
-                life.struck(planned.pop(0), run, todo[0] == "resume", ended.unheard)
+                life.struck(planned.pop(0), run, todo[0] == "resume")
                 if number != signal.SIGKILL:
                     _require_words(ended, run, before)
                 self._require_readable(run)
@@ -255,14 +257,12 @@ class Life:
     verdict: str = "survived"
     why: str = ""
 
-    def struck(self, fault: dict[str, Any], run: Path, resuming: bool, unheard: bool) -> None:
+    def struck(self, fault: dict[str, Any], run: Path, resuming: bool) -> None:
         """Counts a fault that came, and what it left."""
         place = next(key for key in ("moment", "operation", "rename") if key in fault)
         self.places.append(f"{place} {fault[place]:g}")
         self.resuming += resuming
-        if unheard:
-            self.left["the program running: Ctrl-C came where Python drops it"] += 1
-        elif (run / "metrics.json").exists():
+        if (run / "metrics.json").exists():
             self.left["a complete run"] += 1
         elif not (run / "run.json").exists():
             self.left["nothing saved yet"] += 1

@@ -243,6 +243,7 @@ def _fit_once(embedding: Embedding, fit: Callable[[], None], folder: Path, clock
         whole = not kept.is_file() or kept.read_text(encoding="utf-8").strip() == checksum(vectors)
         if vectors.is_file() and not whole:
             log.warning("%s is damaged: it does not fit its checksum; this E-step is trained anew", vectors)
+            vectors.unlink()  # without its checksum, should this be killed, it would pass for whole
         elif vectors.is_file():
             with clock("e_step_shared"):
                 embedding.load(vectors)

@@ -8,6 +8,7 @@ import re
 import shutil
 import stat
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -73,6 +74,9 @@ def _sync(directory: Path) -> None:
     opened = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(opened)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # some file systems cannot, and need not
+            raise
     finally:
         os.close(opened)
 
@@ -125,7 +129,14 @@ def locked(directory: Path, wait: bool = False) -> Iterator[None]:
             import fcntl
 
             try:
-                fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+                for again in reversed(range(5)):  # who only looks whether it is locked holds it for a moment
+                    try:
+                        fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+                        break
+                    except BlockingIOError:
+                        if not again:
+                            raise
+                        time.sleep(0.05)
             except BlockingIOError:
                 raise InputError(
                     f"{directory}: another process is writing here; wait for it, or name another"

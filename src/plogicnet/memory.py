@@ -29,22 +29,23 @@ _limit = NO_LIMIT
 def limit_memory(limit: str | int | None) -> None:
     """The most that this process may hold from now on, its libraries included: bytes, or a text as 2GB; None: no limit.
 
-    It is a fact of the process, as the system's own limits are, and no setting: no run keeps it, and no result hangs on
-    it. Steps that can work in pieces make them small enough; a step that cannot says what it would need before it
-    begins, in an InputError.
+    It is a fact of the process, as the system's own limits are, and no setting: no run keeps it, and results do not
+    hang on it but for a last bit of rounding. Steps that can work in pieces make them small enough; a step that cannot
+    says what it would need before it begins, in an InputError.
 
     Example:
         >>> limit_memory("1.5GB")
         >>> limit_memory(None)
     """
     global _limit
+    size = parse_size(limit) if isinstance(limit, str) else limit or NO_LIMIT
     if limit is not None:
         _resident_bytes()  # an error where the system does not tell
         # before Arrow is loaded: its own allocator keeps what was freed
         os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
         _call_malloc("mallopt", M_MMAP_THRESHOLD, LARGE)
         _call_malloc("mallopt", M_ARENA_MAX, 2)
-    _limit = parse_size(limit) if isinstance(limit, str) else limit or NO_LIMIT
+    _limit = size
 
 
 def parse_size(text: str) -> int:

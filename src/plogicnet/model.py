@@ -164,7 +164,7 @@ class PLogicNet:
             table, constraints = found.rules, found.constraints
         last = refit(f.graph, config, f.outcome, table, constraints, self.clock, progress)
         if out is not None:
-            if not (Path(out) / run.BEGUN).exists():
+            if not run.is_run(Path(out)):
                 run.begin(Path(out), config, f.graph, None)
             run.keep(Path(out), f.graph, last, f.candidates, last.iteration, final=True)
         return self._finished(f.graph, last, f.candidates, progress, out)

@@ -128,6 +128,10 @@ def _restore(path: Path, graph: KnowledgeGraph) -> None:
     gone = [name for name in names if not (path / name).is_file()]
     if gone:
         log.warning("%s: written again, for it had vanished: %s", path, ", ".join(gone))
+        for file in (path / "config.yaml", path / CHECKPOINT / WRITTEN):
+            text, whole = _read_summed(file) if file.is_file() else ("", True)
+            if whole is None:  # an older version's; beside a run.json with checksums it would pass for edited
+                _write_summed(file, text)
         _write_begun(path, graph)
 
 

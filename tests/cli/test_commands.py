@@ -233,10 +233,14 @@ def test_an_interrupt_is_exit_130(tmp_path: Path) -> None:
     assert "plogicnet: interrupted" in said
 
 
-def test_an_interrupt_that_python_drops_comes_again() -> None:
+@pytest.mark.parametrize("background", [False, True])
+def test_an_interrupt_that_python_drops_comes_again(background: bool) -> None:
     """As one does that falls into a weak reference's callback; here it falls there for sure."""
-    code = """
-import sys, weakref
+    code = f"""
+import signal, sys, weakref
+if {background}:  # Ctrl-C is ignored there
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
 from plogicnet import cli
 class Thing: pass
 def drop():

@@ -339,6 +339,29 @@ def test_damaged_vectors_that_trainings_share(
         assert different(whole, tmp_path / name) == []
 
 
+def test_damaged_vectors_do_not_pass_for_whole_after_a_kill(graph: Path, whole: Path, tmp_path: Path) -> None:
+    shared, config = tmp_path / "shared", Config().with_values(THREE)
+    PLogicNet(config).fit(open_graph(str(graph)), out=tmp_path / "first", shared=shared)
+    [vectors] = shared.rglob("*.safetensors")
+    flipped(vectors, 8 * vectors.stat().st_size - 6)
+    with pytest.raises(StoppedError):
+        PLogicNet(config).fit(open_graph(str(graph)), stop_at("training", after=10), out=tmp_path / "a", shared=shared)
+    next(shared.rglob("sha256")).unlink()  # as a kill between two writes would leave it
+    PLogicNet(config).fit(open_graph(str(graph)), out=tmp_path / "second", shared=shared)
+    assert different(whole, tmp_path / "second") == []
+
+
+def test_what_is_written_again_in_an_older_run_does_not_make_it_look_edited(unfinished: Path, graph: Path) -> None:
+    from plogicnet.run import _restore, read_config, read_unfinished
+
+    without_sums(unfinished)
+    (unfinished / "entities.tsv").unlink()
+    _restore(unfinished, open_graph(str(graph)))
+    assert json.loads((unfinished / "run.json").read_text())["sha256"]
+    assert read_config(unfinished).em.iterations == 3
+    assert read_unfinished(unfinished, {}).last is not None
+
+
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_any_byte_of_a_checkpoint_may_be_damaged(
@@ -555,13 +578,17 @@ def test_readers_beside_a_refit_see_one_run_or_the_other(complete: Path) -> None
     model = PLogicNet.load(complete)
     seen: set[str] = set()
     done = threading.Event()
+    written: list[bool] = []
 
     def write() -> None:
-        for turn in range(6):
-            rules = "=2: husband(X, Y) => wife(Y, X)" if turn % 2 else "=1: wife(X, Y) => husband(Y, X)"
-            with locked(complete):
-                model.refit(rules, out=complete)
-        done.set()
+        try:
+            for turn in range(6):
+                rules = "=2: husband(X, Y) => wife(Y, X)" if turn % 2 else "=1: wife(X, Y) => husband(Y, X)"
+                with locked(complete):
+                    model.refit(rules, out=complete)
+            written.append(True)
+        finally:
+            done.set()
 
     before = str(read_rules(complete).rules)
     writer = threading.Thread(target=write)

@@ -148,3 +148,8 @@ def test_any_bytes_are_triples_or_an_input_error(
         message = str(error)
     assert str(file) in message or not message
     assert all(all(row) for row in read)
+
+
+def test_an_ending_in_capitals(tmp_path: Path) -> None:
+    (tmp_path / "A.TSV.GZ").write_bytes(gzip.compress(b"anna\tknows\tben\n"))
+    assert read_rows(tmp_path / "A.TSV.GZ").table["tail"].to_pylist() == ["ben"]

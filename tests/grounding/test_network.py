@@ -173,8 +173,8 @@ def test_counts_and_expected(
 
 def test_no_rules_are_a_network_of_the_facts() -> None:
     graph = numbered_graph(2, 1, [(0, 0, 1)])
-    for engine in ENGINES:
-        network = Network(graph, (), "distinct", settings=config.Grounding(engine=engine))
+    for engine, linked in itertools.product(ENGINES, (False, True)):
+        network = Network(graph, (), "distinct", linked, config.Grounding(engine=engine))
         assert (len(network.groundings.triples), len(network.groundings.rule)) == (1, 0)
         assert network.of_triple(graph.train[0]) == {}
         assert [column.tolist() for column in network.counts()] == [[], []]

@@ -4,6 +4,7 @@ import _thread
 import errno
 import logging
 import os
+import signal
 import sys
 import threading
 
@@ -85,9 +86,12 @@ def _refused(error: OSError) -> str:
     """What the operating system refused, where, and what to do."""
     if error.errno is None:
         return str(error)
+    from plogicnet.errors import InputError
+
     where = error.filename if error.filename is not None else "a file or the output"
     advice = ADVICE.get(error.errno)
-    return f"{where}: {error.strerror or os.strerror(error.errno)}" + (f"; {advice}" if advice else "")
+    said = f"{where}: {error.strerror or os.strerror(error.errno)}" + (f"; {advice}" if advice else "")
+    return str(InputError(said))  # without the control characters that a file's name can hold
 
 
 def _forget_output() -> None:
@@ -101,7 +105,9 @@ def _forget_output() -> None:
 def _interrupt_again(dropped: "sys.UnraisableHookArgs") -> None:
     """An interrupt that falls where Python only notes exceptions, as in the end of an object, comes once more."""
     if issubclass(dropped.exc_type, KeyboardInterrupt):
-        timer = threading.Timer(0.05, _thread.interrupt_main)
+        # in the background Ctrl-C is ignored, and SIGTERM alone interrupts
+        heard = (s for s in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(s) == signal.default_int_handler)
+        timer = threading.Timer(0.05, _thread.interrupt_main, (next(heard, signal.SIGINT),))
         timer.daemon = True
         timer.start()
     else:

@@ -24,6 +24,10 @@ Run = Annotated[Path, typer.Argument(help="A run directory.")]
 DEMO_PRESET = "best/family"
 READ = {"": 5, ".gz": 25, ".parquet": 25, ".pq": 25, ".safetensors": 2}
 """How many times its size a file takes while it is read, by its ending; what is packed, most."""
+STEMS = {
+    *("train", "valid", "dev", "val", "validation", "test", "entities", "relations", "labels"),
+    *("graph", "rules", "hidden", "history", "metrics", "embeddings"),
+}
 RulesFile = Annotated[Path | None, typer.Option("--rules", help="A file of rules; rules.mine=false uses them alone.")]
 FactsFile = Annotated[
     Path | None,
@@ -119,11 +123,16 @@ def require_reading(find: Callable[[], Path | None]) -> None:
         return
     path = find()
     try:
-        files = [path] if path and path.is_file() else list(path.iterdir()) if path else []
+        files = [path] if path and path.is_file() else list(filter(_is_read, path.iterdir())) if path else []
         needed = sum(READ.get(file.suffix, READ[""]) * file.stat().st_size for file in files if file.is_file())
     except OSError:  # who reads it will say so
         needed = 0
     require_bytes(needed, "the program itself" if path is None else f"reading {path}")
+
+
+def _is_read(file: Path) -> bool:
+    """Whether a file of a directory is one that a graph or a run consists of, by its name."""
+    return file.name.split(".")[0] in STEMS or file.name.endswith("2id.txt")
 
 
 def print_json(value: object) -> None:

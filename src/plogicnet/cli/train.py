@@ -157,7 +157,7 @@ def resume(
     own = read_config(run)
     asked = own.with_assignments(assignments or [])
     if is_complete(run) and asked.em.iterations <= own.em.iterations:
-        with locked(run):
+        with suppress(OSError), locked(run):  # a disk may be read-only
             tidy(run)
         more = f"`plogicnet resume {run} --set em.iterations={own.em.iterations + 1}` gives it one more EM iteration"
         if vectors_alone(own) or not (own.em.rules and own.em.embedding):

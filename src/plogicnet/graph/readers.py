@@ -386,7 +386,7 @@ def _parse(file: Path, delimiter: str, names: Sequence[str], skip: int) -> pa.Ta
         # Arrow unpacks for itself: a thread of its that reads ahead must never be left inside a stream of Python's,
         # or the program cannot end
         with csv.open_csv(
-            file,
+            pa.input_stream(str(file), compression="gzip" if file.suffix.lower() == ".gz" else None),
             read_options=csv.ReadOptions(column_names=list(names), skip_rows=skip, block_size=BLOCK),
             parse_options=csv.ParseOptions(
                 delimiter=delimiter, quote_char='"' if quoted else False, newlines_in_values=quoted

@@ -43,6 +43,8 @@ SOFTMAX = (
     *("kge.model=ComplEx", "kge.recipe=one_vs_all", "kge.learning_rate=0.1", "kge.validate_every=30", "kge.patience=2"),
     *("em.warm_start=true", "em.patience=1", "em.iterations=3"),
 )
+NOTHING = "before anything was saved|no such directory; `plogicnet train"
+"""What resume says where a training was stopped before there was anything to go on from."""
 UNHEARD = 2.0
 """Seconds that a program may go on after a signal, if it then ends as if there had been none."""
 Words = tuple[str, ...]
@@ -206,7 +208,7 @@ class Harness:
                     _require_words(ended, run, before)
                 self._require_readable(run)
                 todo = ("resume", str(run))
-            elif ended.code == 2 and "before anything was saved" in ended.said and not reached:
+            elif ended.code == 2 and re.search(NOTHING, ended.said) and not reached:
                 todo = words
             elif ended.code and "is complete" not in ended.said:
                 raise LostError(f"{' '.join(todo)}: exit code {ended.code}: {ended.said}")

@@ -20,6 +20,8 @@ HUGE = 20.0
 """A weight of this size is a probability of 1 - 2e-9 by one grounding: no number of triples says that."""
 STILL = 1e-3
 """Below this, no weight has moved from where it began."""
+FEW = 0.05
+"""The share of hidden triples below which accepted ones teach hardly anything."""
 AT_THE_PRIOR = 0.99
 """A standard error of 1/√l2 is the prior's own; one this near to it says that the triples told nothing."""
 SPREAD = 1e-3
@@ -331,18 +333,18 @@ def _hidden(rules: int, accepted: BoolArray) -> Iterator[Finding]:
     """Whether the rules have something to say about triples that are not known."""
     check, found = "hidden triples", len(accepted)
     taken = int(accepted.sum())
-    if found and taken:
+    if taken < FEW * found:
+        message = f"only {taken:,} of {found:,} were accepted, so the rules taught the embedding hardly anything; a"
+        message += " lower em.tau_triplet accepts more"
+    elif found and taken:
         message = f"{taken:,} of {found:,} were accepted; the rules teach the embedding these"
-    elif found:
-        message = f"none of {found:,} was accepted, so the rules taught the embedding nothing; a lower em.tau_triplet"
-        message += " accepts more"
     elif rules:
         message = "no rule concludes a triple that is not observed, so the rules can add nothing; a lower"
         message += " rules.min_precision keeps rules that do"
     else:
         message = "there is no rule, so this is the embedding alone; a lower rules.min_precision keeps some, --rules"
         message += " adds your own"
-    level: Level = "ok" if taken else "note" if found else "warning"
+    level: Level = "warning" if not found else "note" if taken < FEW * found else "ok"
     yield Finding(check, level, found, taken / found if found else None, f"{check}: {message}")
 
 

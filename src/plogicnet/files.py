@@ -55,6 +55,7 @@ def replacing(path: Path) -> Iterator[Path]:
         part.mkdir(exist_ok=True)
         beside = part / path.name
         yield beside
+        beside.chmod(part.stat().st_mode & 0o666)  # who may read it is for the person to say, not for a library
         with beside.open("rb") as written:
             os.fsync(written.fileno())
         beside.replace(path)

@@ -54,6 +54,7 @@ DAMAGE = (
 )
 """What reading a broken or hostile file makes libraries raise."""
 PUT_BACK = "put the file back from a copy of the run, or train the run again"
+LOST = "if it was complete once, put metrics.json back from a copy; else remove the directory and train again"
 FILES = (
     *("config.yaml", "graph.parquet", "entities.tsv", "relations.tsv"),
     *("rules.tsv", "hidden.parquet", "history.jsonl", "metrics.json"),
@@ -286,7 +287,8 @@ def _require_whole(folder: Path, sums: Mapping[str, str], names: Sequence[str]) 
             raise DamageError(f"{folder} is damaged: its file {name} is missing; {PUT_BACK}")
         if name in sums and checksum(folder / name) != sums[name]:
             raise DamageError(
-                f"{folder / name} is damaged, or was edited by hand: it does not fit its checksum; {PUT_BACK}"
+                f"{folder / name} is damaged, or was edited by hand (line ends that were converted are enough): it does"
+                f" not fit its checksum; {PUT_BACK}"
             )
 
 
@@ -413,7 +415,7 @@ def _from_the_beginning(path: Path, config: Config, graph: KnowledgeGraph, damag
         if damage is not None:  # a refitted, saved or once complete run: the rules it began with are not to be had
             raise damage
         if not older:
-            raise DamageError(f"{path}: no EM iteration is kept here, and training cannot begin anew; make it again")
+            raise DamageError(f"{path}: there is nothing here to go on from; {LOST}")
         return Unfinished(config, graph, [], None, None, 0)
     text, whole = _read_summed(file)
     if whole is False or (whole is None and not older):
@@ -469,9 +471,9 @@ def _read_json(file: Path) -> dict[str, Any]:
     try:
         content: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise DamageError(f"{file} is damaged: {error}") from None
+        raise DamageError(f"{file} is damaged: {error}; {PUT_BACK}") from None
     if not isinstance(content, dict):
-        raise DamageError(f"{file} is damaged: expected a JSON object")
+        raise DamageError(f"{file} is damaged: expected a JSON object; {PUT_BACK}")
     return content
 
 
@@ -533,8 +535,8 @@ def _read_metrics(path: Path, file: Path, edited: bool = False) -> dict[str, Any
 def _require_unedited(path: Path, sums: Mapping[str, str]) -> None:
     if "rules.tsv" in sums and checksum(path / "rules.tsv") != sums["rules.tsv"]:
         raise InputError(
-            f"{path}: rules.tsv was edited, or is damaged; `plogicnet refit {path}` learns the weights of its rules,"
-            " or put it back as it was"
+            f"{path}: rules.tsv was edited, or is damaged (line ends that were converted are enough);"
+            f" `plogicnet refit {path}` learns the weights of the rules in it, or put it back as it was"
         )
 
 
@@ -635,13 +637,16 @@ def _require_complete(path: Path) -> None:
     require_inside(path)
     _require_format(path)
     if not is_complete(path):
-        how = (
-            f"`plogicnet resume {path}` goes on with it" if (path / BEGUN).is_file() else "`plogicnet train` makes one"
-        )
+        how = "`plogicnet train` makes one"
+        if (path / BEGUN).is_file():
+            how = f"`plogicnet resume {path}` goes on with it" if (path / CHECKPOINT).is_dir() else LOST
         raise InputError(f"{path} holds no complete run (there is no metrics.json); {how}")
-    for name in FILES:
-        if not (path / name).is_file():
-            raise InputError(f"{path} is damaged: its file {name} is missing")
+    missing = [name for name in FILES if not (path / name).is_file()]
+    # a run without run.json is of an older version, but for one whose settings have a checksum
+    if not missing and not (path / BEGUN).is_file() and _read_summed(path / "config.yaml")[1] is not None:
+        missing = [BEGUN]
+    if missing:
+        raise InputError(f"{path} is damaged: its file {missing[0]} is missing; {PUT_BACK}")
 
 
 def _write_graph(path: Path, graph: KnowledgeGraph) -> None:

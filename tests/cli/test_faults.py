@@ -213,7 +213,7 @@ def test_any_bit_flipped_is_told_or_harmless(call: Call, whole: Path, tmp_path: 
 def test_damaged_rules_are_told_by_every_reader(call: Call, complete: Path) -> None:
     truncated(complete / "rules.tsv", (complete / "rules.tsv").read_text().rindex("\n", 0, -1) + 1)  # one rule fewer
     for command, *words in (*READING, ("rules",)):
-        assert "rules.tsv was edited, or is damaged; `plogicnet refit" in refused(call, command, complete, *words)
+        assert "rules.tsv was edited, or is damaged (line ends" in refused(call, command, complete, *words)
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -374,6 +374,27 @@ def test_any_byte_of_a_checkpoint_may_be_damaged(
     file = data.draw(st.sampled_from([f for f in files if f.name != "written.rules"]))
     flipped(file, data.draw(st.integers(0, file.stat().st_size * 8 - 1)))
     resumed(call, there, same_as=whole)
+
+
+def test_a_complete_run_without_its_last_file_or_its_first(call: Call, complete: Path) -> None:
+    """No advice that leads in a circle; and no run passes for an older one."""
+    kept = (complete / "metrics.json").read_bytes()
+    (complete / "metrics.json").unlink()
+    for command in ("evaluate", "resume", "refit"):
+        code, _, said = call(command, complete)
+        assert code == 2
+        assert "if it was complete once, put metrics.json back from a copy; else remove the directory" in said, said
+    (complete / "metrics.json").write_bytes(kept)
+    (complete / "run.json").unlink()
+    code, _, said = call("evaluate", complete)
+    assert code == 2
+    assert f"{complete} is damaged: its file run.json is missing; put the file back from a copy" in said
+
+
+def test_every_file_may_be_read_by_those_who_may_read_new_files(complete: Path, tmp_path: Path) -> None:
+    (tmp_path / "new").touch()
+    modes = {file.name: file.stat().st_mode for file in complete.iterdir()}
+    assert set(modes.values()) == {(tmp_path / "new").stat().st_mode}, modes
 
 
 # Settings edited by hand

@@ -139,10 +139,11 @@ class Harness:
         if "Traceback" in text:
             raise LostError(f"a traceback: {text[-2000:]}")
         told = re.search(r"^torture: (\w+), SIG", text, re.MULTILINE)
-        if answer["code"] == 0 and ((told and told[1] == "unfinished") or answer["after"] > UNHEARD):
+        heard = answer["code"] not in (0, 2)  # done, or refused
+        if not heard and ((told and told[1] == "unfinished") or answer["after"] > UNHEARD):
             raise LostError(f"a signal was not heard: {text[-2000:]}")
-        # where it comes to its end all the same, it had ended before the signal
-        struck = (answer["struck"] and answer["code"] != 0) or told is not None
+        # where it comes to its end all the same, it had come there before the signal
+        struck = (answer["struck"] and heard) or told is not None
         return Ended(answer["code"], text, struck, answer["seconds"])
 
     def words(self, setting: Setting, run: Path) -> Words:

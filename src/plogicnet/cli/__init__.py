@@ -110,7 +110,7 @@ def _interrupt_again(dropped: "sys.UnraisableHookArgs") -> None:
         timer = threading.Timer(0.05, _thread.interrupt_main, (next(heard, signal.SIGINT),))
         timer.daemon = True
         timer.start()
-    else:
+    elif os.environ.get("PLOGICNET_DEBUG"):  # of a library's half-made object, say, that an interrupt left behind
         sys.__unraisablehook__(dropped)
 
 

@@ -17,7 +17,7 @@ from plogicnet.checkup import examine_run
 from plogicnet.graph import FloatArray, KnowledgeGraph
 from plogicnet.graph.doctor import Finding
 from plogicnet.rules import RuleTable, parse_rule
-from plogicnet.run import read_vectors
+from plogicnet.run_files import read_vectors
 from small import family_rows, fitted, small_graph
 from stopping import without_sums
 

@@ -105,7 +105,7 @@ def test_stopped_on_the_way_the_run_stays_readable(tmp_path: Path, monkeypatch: 
         raise StoppedError
 
     with monkeypatch.context() as patch:  # when metrics.json is gone and only some files are new
-        patch.setattr("plogicnet.run._write_hidden", fail_after_one(fail))
+        patch.setattr("plogicnet.run_files._write_hidden", fail_after_one(fail))
         with pytest.raises(StoppedError):
             PLogicNet.load(run).refit("husband(X, Y) => wife(Y, X)", out=run)
     with pytest.raises(InputError, match="plogicnet resume"):
@@ -117,9 +117,9 @@ def test_stopped_on_the_way_the_run_stays_readable(tmp_path: Path, monkeypatch: 
 
 def fail_after_one(fail: object) -> object:
     """The first call is the real one, into the checkpoint; the second fails."""
-    from plogicnet import run
+    from plogicnet import run_files
 
-    real, calls = run._write_hidden, []
+    real, calls = run_files._write_hidden, []
 
     def write(*arguments: object) -> None:
         calls.append(1)

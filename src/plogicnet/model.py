@@ -34,6 +34,7 @@ from plogicnet.kge import Checkpoint
 from plogicnet.prediction import query_of
 from plogicnet.progress import Clock, Progress, silent
 from plogicnet.rules import RuleTable, Statement, read_statements, statements_of
+from plogicnet.seals import damage_said
 
 __all__ = ["Announce", "Fitted", "PLogicNet", "Prediction", "prediction_rows"]
 log = logging.getLogger(__name__)
@@ -392,7 +393,7 @@ class PLogicNet:
         _use_threads(config)
         model = cls(config)
         model.metrics = metrics
-        with run.damage_said(Path(path)):
+        with damage_said(Path(path)):
             calibration = Calibration.of_json(metrics["calibration"])
             model._fitted = Fitted(graph, outcome, calibration, metrics["candidates"], ties(config, outcome))
         return model

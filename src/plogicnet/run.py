@@ -1,6 +1,5 @@
-"""A run directory: everything needed to evaluate, predict and explain, in files that people and programs can read."""
+"""A run directory: which state it is in, and the order in which its files are written and read."""
 
-import hashlib
 import json
 import logging
 import os
@@ -12,28 +11,31 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
-from pyarrow import csv
-from safetensors import SafetensorError
-from safetensors.numpy import load_file
-
 from plogicnet.config import Config
 from plogicnet.errors import InputError
-from plogicnet.files import checksum, clear_parts, in_use, replacing, still_locked, write_text
-from plogicnet.graph import SPLITS, FloatArray, KnowledgeGraph, Vocabulary, quoted, read_labels, read_parquet
+from plogicnet.files import checksum, clear_parts, in_use, still_locked, write_text
+from plogicnet.graph import KnowledgeGraph
 from plogicnet.rules import RuleTable, Statement, statements_of
+from plogicnet.run_files import GRAPH, OUTCOME, VECTORS, read_graph, read_outcome, write_graph, write_outcome
+from plogicnet.seals import (
+    PUT_BACK,
+    DamageError,
+    damage_said,
+    read_json,
+    read_sealed,
+    read_summed,
+    require_whole,
+    write_sealed,
+    write_summed,
+)
 from plogicnet.version import VERSION
 
 if TYPE_CHECKING:
     from plogicnet.em import Outcome
 
 log = logging.getLogger(__name__)
-COLUMNS = ("head", "relation", "tail")
 FORMAT = 1
 """Rises when an older version could no longer read a run right."""
-VECTORS = "embeddings.safetensors"
 BEGUN = "run.json"
 """Written when all that training goes on from is there; holds the checksums of the graph's files."""
 COMPLETE = "metrics.json"
@@ -45,32 +47,11 @@ E_STEP = "e_step.safetensors"
 """Where the E-step in hand keeps its place; an earlier place stands beside it."""
 REACHED = "reached.json"
 """Written last in the directory of each EM iteration; holds the checksums of its files."""
-SUMS = "sha256"
-"""The key of checksums; runs of older versions have none, and open all the same."""
-SUM_LINE = "# sha256 of the lines below: "
-DAMAGE = (
-    *(pa.ArrowException, SafetensorError, LookupError, AttributeError, TypeError, ValueError, ArithmeticError),
-    RecursionError,
-)
-"""What reading a broken or hostile file makes libraries raise."""
-PUT_BACK = "put the file back from a copy of the run, or train the run again"
 LOST = "if it was complete once, put metrics.json back from a copy; else remove the directory and train again"
 FILES = (
     *("config.yaml", "graph.parquet", "entities.tsv", "relations.tsv"),
     *("rules.tsv", "hidden.parquet", "history.jsonl", "metrics.json"),
 )
-GRAPH = ("graph.parquet", "entities.tsv", "relations.tsv", "labels.tsv")
-OUTCOME = ("rules.tsv", "hidden.parquet", "history.jsonl", VECTORS)
-
-
-class DamageError(InputError):
-    """A file of a run is missing, or is not what was written.
-
-    Example:
-        >>> raise DamageError("runs/family/hidden.parquet is damaged")
-        Traceback (most recent call last):
-        plogicnet.run.DamageError: runs/family/hidden.parquet is damaged
-    """
 
 
 def require_inside(path: Path) -> None:
@@ -112,13 +93,13 @@ def begin(path: Path, config: Config, graph: KnowledgeGraph, statements: Sequenc
     (path / CHECKPOINT).mkdir()
     _write_config(path, config)
     if statements is not None:
-        _write_summed(path / CHECKPOINT / WRITTEN, "".join(f"{statement}\n" for statement in statements))
+        write_summed(path / CHECKPOINT / WRITTEN, "".join(f"{statement}\n" for statement in statements))
     _write_begun(path, graph)
 
 
 def _write_begun(path: Path, graph: KnowledgeGraph) -> None:
-    _write_graph(path, graph)
-    _write_sealed(path / BEGUN, {"format": FORMAT, "version": VERSION}, GRAPH)
+    write_graph(path, graph)
+    write_sealed(path / BEGUN, {"format": FORMAT, "version": VERSION}, GRAPH)
 
 
 def _restore(path: Path, graph: KnowledgeGraph) -> None:
@@ -130,9 +111,9 @@ def _restore(path: Path, graph: KnowledgeGraph) -> None:
     if gone:
         log.warning("%s: written again, for it had vanished: %s", path, ", ".join(gone))
         for file in (path / "config.yaml", path / CHECKPOINT / WRITTEN):
-            text, whole = _read_summed(file) if file.is_file() else ("", True)
+            text, whole = read_summed(file) if file.is_file() else ("", True)
             if whole is None:  # an older version's; beside a run.json with checksums it would pass for edited
-                _write_summed(file, text)
+                write_summed(file, text)
         _write_begun(path, graph)
 
 
@@ -166,8 +147,8 @@ def keep(
     folder.mkdir(parents=True)
     reached = {"candidates": candidates, "lambda": outcome.lambda_, "best": best, "final": final}
     try:
-        _write_outcome(folder, graph, outcome)
-        _write_sealed(folder / REACHED, reached, OUTCOME)
+        write_outcome(folder, graph, outcome)
+        write_sealed(folder / REACHED, reached, OUTCOME)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)  # half of it is of no use, and takes room on a full disk
         raise
@@ -176,7 +157,7 @@ def keep(
     needed = [outcome.iteration, best]
     for before in [i for i in _kept(path) if i < outcome.iteration][-1:]:
         with suppress(DamageError):
-            needed += [before, _read_sealed(path / CHECKPOINT / str(before) / REACHED)[0].get("best", before)]
+            needed += [before, read_sealed(path / CHECKPOINT / str(before) / REACHED)[0].get("best", before)]
     for other in _kept(path):
         if other not in needed:
             shutil.rmtree(path / CHECKPOINT / str(other))
@@ -198,9 +179,9 @@ def write(
     _restore(path, graph)
     (path / COMPLETE).unlink(missing_ok=True)  # before any file changes: who reads meanwhile sees it gone
     _write_config(path, config)
-    _write_outcome(path, graph, outcome)
+    write_outcome(path, graph, outcome)
     write_text(path / "timings.json", json.dumps({k: round(v, 3) for k, v in seconds.items()}, indent=1) + "\n")
-    _write_sealed(path / COMPLETE, metrics, OUTCOME)
+    write_sealed(path / COMPLETE, metrics, OUTCOME)
     tidy(path)
 
 
@@ -227,19 +208,7 @@ def reopen(path: Path, config: Config, graph: KnowledgeGraph, last: "Outcome", c
 
 def _write_config(path: Path, config: Config) -> None:
     """The settings may change on the way, and no other file could change with them: their checksum is in the file."""
-    _write_summed(path / "config.yaml", config.to_yaml())
-
-
-def _write_summed(file: Path, text: str) -> None:
-    write_text(file, f"{SUM_LINE}{_digest(text.encode())}\n{text}")
-
-
-def _read_summed(file: Path) -> tuple[str, bool | None]:
-    """The text, and whether it is as it was written; None where it has no checksum."""
-    first, _, text = file.read_text(encoding="utf-8").partition("\n")
-    if not first.startswith(SUM_LINE):
-        return f"{first}\n{text}", None
-    return text, first == f"{SUM_LINE}{_digest(text.encode())}"
+    write_summed(path / "config.yaml", config.to_yaml())
 
 
 def read_config(path: Path) -> Config:
@@ -250,7 +219,7 @@ def read_config(path: Path) -> Config:
     """
     file = path / "config.yaml"
     config = Config().with_file(file)
-    whole = _read_summed(file)[1]
+    whole = read_summed(file)[1]
     if whole is False or (whole is None and _read_begun(path)[1]):  # else it is of an older version
         raise DamageError(
             f"{file} was edited by hand, or is damaged: these are not the settings that the run was made with. Put it"
@@ -259,52 +228,6 @@ def read_config(path: Path) -> Config:
             f" --config {file} --out ANOTHER`)"
         )
     return config
-
-
-def _write_sealed(file: Path, content: Mapping[str, object], names: Sequence[str]) -> None:
-    """A JSON file with the checksums of the files that it stands for, so many as there are, and with its own."""
-    sums = {name: checksum(file.parent / name) for name in names if (file.parent / name).is_file()}
-    content = {**content, SUMS: sums}
-    sums[file.name] = _digest(json.dumps(content).encode())
-    write_text(file, json.dumps(content, indent=1) + "\n")
-
-
-def _read_sealed(file: Path) -> tuple[dict[str, Any], dict[str, str]]:
-    """What such a file holds, and the checksums; none in a run of an older version."""
-    content = _read_json(file)
-    if SUMS not in content:
-        return content, {}
-    sums = content[SUMS]
-    if not isinstance(sums, dict) or sums.pop(file.name, None) != _digest(json.dumps(content).encode()):
-        raise DamageError(f"{file} is damaged, or was edited by hand: it does not fit its own checksum; {PUT_BACK}")
-    return {key: value for key, value in content.items() if key != SUMS}, sums
-
-
-def _require_whole(folder: Path, sums: Mapping[str, str], names: Sequence[str]) -> None:
-    """An error where a file that has a checksum is missing or is another."""
-    for name in names:
-        if name in sums and not (folder / name).is_file():
-            raise DamageError(f"{folder} is damaged: its file {name} is missing; {PUT_BACK}")
-        if name in sums and checksum(folder / name) != sums[name]:
-            raise DamageError(
-                f"{folder / name} is damaged, or was edited by hand (line ends that were converted are enough): it does"
-                f" not fit its checksum; {PUT_BACK}"
-            )
-
-
-def _digest(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
-
-
-def _write_outcome(folder: Path, graph: KnowledgeGraph, outcome: "Outcome") -> None:
-    model = outcome.rule_model
-    model.rules.joined(model.constraints).write(folder / "rules.tsv")
-    _write_hidden(folder / "hidden.parquet", graph, outcome)
-    if outcome.embedding is None:
-        (folder / VECTORS).unlink(missing_ok=True)
-    else:
-        outcome.embedding.save(folder / VECTORS)
-    write_text(folder / "history.jsonl", "".join(json.dumps(line) + "\n" for line in outcome.history))
 
 
 @dataclass(frozen=True)
@@ -381,7 +304,7 @@ def read_unfinished(path: Path, settings: Mapping[str, object]) -> Unfinished:
 def _read_unfinished(path: Path, settings: Mapping[str, object]) -> Unfinished:
     require_begun(path)
     config = read_config(path).with_values(settings)
-    graph = _read_graph(path)
+    graph = _read_begun_graph(path)
     if is_complete(path):
         _require_complete(path)
         return _read_complete(path, config, graph, path / COMPLETE)
@@ -398,7 +321,7 @@ def _read_unfinished(path: Path, settings: Mapping[str, object]) -> Unfinished:
 def _read_complete(path: Path, config: Config, graph: KnowledgeGraph, file: Path) -> Unfinished:
     """Where training stood when it ended; the file is the run's metrics.json, wherever it lies."""
     metrics = _read_metrics(path, file)
-    whole = _read_outcome(path, config, graph, metrics["lambda"], metrics.get("iteration"))
+    whole = read_outcome(path, config, graph, metrics["lambda"], metrics.get("iteration"))
     last = replace(whole, history=whole.history[: whole.iteration])
     _require_vectors(path, config, last, best=bool(config.em.patience))
     best = last if config.em.patience else None
@@ -417,7 +340,7 @@ def _from_the_beginning(path: Path, config: Config, graph: KnowledgeGraph, damag
         if not older:
             raise DamageError(f"{path}: there is nothing here to go on from; {LOST}")
         return Unfinished(config, graph, [], None, None, 0)
-    text, whole = _read_summed(file)
+    text, whole = read_summed(file)
     if whole is False or (whole is None and not older):
         raise DamageError(f"{file} is damaged, or was edited by hand: it does not fit its checksum; {PUT_BACK}")
     if damage is not None:
@@ -430,13 +353,13 @@ def _read_kept(path: Path, config: Config, graph: KnowledgeGraph, iteration: int
 
     def outcome(i: int, best: bool) -> "Outcome":
         folder = path / CHECKPOINT / str(i)
-        about, sums = _read_sealed(folder / REACHED)
-        _require_whole(folder, sums, [n for n in OUTCOME if n != VECTORS or (folder / VECTORS).is_file()])
-        found = _read_outcome(folder, config, graph, about["lambda"], i)
+        about, sums = read_sealed(folder / REACHED)
+        require_whole(folder, sums, [n for n in OUTCOME if n != VECTORS or (folder / VECTORS).is_file()])
+        found = read_outcome(folder, config, graph, about["lambda"], i)
         _require_vectors(folder, config, found, best)
         return found
 
-    reached, _ = _read_sealed(path / CHECKPOINT / str(iteration) / REACHED)
+    reached, _ = read_sealed(path / CHECKPOINT / str(iteration) / REACHED)
     patience, leader = bool(config.em.patience), reached["best"]
     last = outcome(iteration, patience and leader == iteration)
     if leader not in _kept(path):
@@ -467,22 +390,17 @@ def _kept(path: Path) -> list[int]:
     return sorted(int(f.name) for f in folders if f.name.isdecimal() and (f / REACHED).is_file())
 
 
-def _read_json(file: Path) -> dict[str, Any]:
-    try:
-        content: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise DamageError(f"{file} is damaged: {error}; {PUT_BACK}") from None
-    if not isinstance(content, dict):
-        raise DamageError(f"{file} is damaged: expected a JSON object; {PUT_BACK}")
-    return content
-
-
 def _read_begun(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
-    return _read_sealed(path / BEGUN) if (path / BEGUN).is_file() else ({}, {})
+    return read_sealed(path / BEGUN) if (path / BEGUN).is_file() else ({}, {})
+
+
+def _read_begun_graph(path: Path) -> KnowledgeGraph:
+    require_whole(path, _read_begun(path)[1], GRAPH)
+    return read_graph(path)
 
 
 def _require_format(path: Path) -> None:
-    about = _read_json(path / BEGUN) if (path / BEGUN).is_file() else {}
+    about = read_json(path / BEGUN) if (path / BEGUN).is_file() else {}
     number, version = about.get("format", FORMAT), about.get("version")
     if isinstance(number, bool) or not isinstance(number, int) or number < 1:
         raise DamageError(f"{path / BEGUN} is damaged: it tells no format of runs; {PUT_BACK}")
@@ -504,19 +422,8 @@ def read_rules(path: Path) -> RuleTable:
     """
     with _undisturbed(path):
         _require_complete(path)
-        _require_unedited(path, _read_sealed(path / COMPLETE)[1])
+        _require_unedited(path, read_sealed(path / COMPLETE)[1])
         return RuleTable.read(path / "rules.tsv").by_weight()
-
-
-def read_vectors(path: Path) -> dict[str, FloatArray]:
-    """The tables of a run's vectors, by name; none where it has no embedding.
-
-    Example:
-        >>> read_vectors(Path("nowhere"))
-        {}
-    """
-    file = path / VECTORS
-    return dict(load_file(file)) if file.is_file() else {}
 
 
 def _read_metrics(path: Path, file: Path, edited: bool = False) -> dict[str, Any]:
@@ -524,11 +431,11 @@ def _read_metrics(path: Path, file: Path, edited: bool = False) -> dict[str, Any
 
     Vectors may be missing: whether they are needed, others know.
     """
-    metrics, sums = _read_sealed(file)
+    metrics, sums = read_sealed(file)
     older = metrics.pop("rules_sha256", None)
     if not edited:
         _require_unedited(path, {"rules.tsv": older} if older else sums)
-    _require_whole(path, sums, [n for n in OUTCOME[1:] if n != VECTORS or (path / VECTORS).is_file()])
+    require_whole(path, sums, [n for n in OUTCOME[1:] if n != VECTORS or (path / VECTORS).is_file()])
     return metrics
 
 
@@ -538,24 +445,6 @@ def _require_unedited(path: Path, sums: Mapping[str, str]) -> None:
             f"{path}: rules.tsv was edited, or is damaged (line ends that were converted are enough);"
             f" `plogicnet refit {path}` learns the weights of the rules in it, or put it back as it was"
         )
-
-
-@contextmanager
-def damage_said(path: Path) -> Iterator[None]:
-    """What a broken file makes libraries raise, as a message about the run.
-
-    Example:
-        >>> with damage_said(Path("runs/family")):
-        ...     {}["lambda"]
-        Traceback (most recent call last):
-        plogicnet.errors.InputError: runs/family is damaged: KeyError: 'lambda'
-    """
-    try:
-        yield
-    except DAMAGE as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"{path} is damaged: {type(error).__name__}: {error}") from None
 
 
 def read(
@@ -599,36 +488,10 @@ def _read(
     _require_complete(path)
     config = read_config(path).with_values(settings)
     metrics = _read_metrics(path, path / COMPLETE, edited)
-    graph = _read_graph(path)
+    graph = _read_begun_graph(path)
     if config.em.embedding and not (path / VECTORS).is_file():
         raise InputError(f"{path} is damaged: its file embeddings.safetensors is missing")
-    return config, graph, _read_outcome(path, config, graph, metrics["lambda"], metrics.get("iteration")), metrics
-
-
-def _read_outcome(
-    folder: Path, config: Config, graph: KnowledgeGraph, lambda_: float, iteration: int | None
-) -> "Outcome":
-    """What `_write_outcome` wrote; without the file of vectors, an embedding that is to be trained anew."""
-    from plogicnet.baselines import make_rule_model
-    from plogicnet.em import Outcome, make_embedding
-
-    table = RuleTable.read(folder / "rules.tsv")
-    rules, constraints = table.take(~table.constraints), table.take(table.constraints)
-    hidden = read_parquet(folder / "hidden.parquet")
-    assumed = hidden["assumed"].to_numpy()
-    model = make_rule_model(graph, config, rules, constraints, assumed if assumed.any() else None)
-    embedding = make_embedding(graph, config) if config.em.embedding else None
-    if embedding is not None and (folder / VECTORS).is_file():
-        embedding.load(folder / VECTORS)
-    history = tuple(json.loads(line) for line in (folder / "history.jsonl").read_text(encoding="utf-8").splitlines())
-    if not all(isinstance(line, dict) for line in history):
-        raise InputError(f"{folder / 'history.jsonl'} is damaged: expected a JSON object a line")
-    if iteration is not None and (not isinstance(iteration, int) or not 0 <= iteration <= len(history)):
-        raise InputError(f"{folder} is damaged: it is of iteration {iteration!r}, and history.jsonl has {len(history)}")
-    q, accepted = hidden["q"].to_numpy(), hidden["accepted"].to_numpy()
-    if isinstance(lambda_, bool) or not isinstance(lambda_, int | float) or not 0 <= lambda_ < float("inf"):
-        raise InputError(f"{folder} is damaged: λ is {lambda_!r}")
-    return Outcome(embedding, model, q, accepted, lambda_, history, len(history) if iteration is None else iteration)
+    return config, graph, read_outcome(path, config, graph, metrics["lambda"], metrics.get("iteration")), metrics
 
 
 def _require_complete(path: Path) -> None:
@@ -643,75 +506,7 @@ def _require_complete(path: Path) -> None:
         raise InputError(f"{path} holds no complete run (there is no metrics.json); {how}")
     missing = [name for name in FILES if not (path / name).is_file()]
     # a run without run.json is of an older version, but for one whose settings have a checksum
-    if not missing and not (path / BEGUN).is_file() and _read_summed(path / "config.yaml")[1] is not None:
+    if not missing and not (path / BEGUN).is_file() and read_summed(path / "config.yaml")[1] is not None:
         missing = [BEGUN]
     if missing:
         raise InputError(f"{path} is damaged: its file {missing[0]} is missing; {PUT_BACK}")
-
-
-def _write_graph(path: Path, graph: KnowledgeGraph) -> None:
-    """The vocabularies as `number⇥name`, the splits as numbers, so that a run needs no other file."""
-    for file, vocabulary in (("entities.tsv", graph.entities), ("relations.tsv", graph.relations)):
-        lines = (f"{number}\t{quoted(name)}\n" for number, name in enumerate(vocabulary.names))
-        write_text(path / file, "".join(lines))
-    if graph.labels:
-        write_text(path / "labels.tsv", "".join(f"{name}\t{label}\n" for name, label in graph.labels.items()))
-    triples = np.concatenate([graph.split(s) for s in SPLITS]).astype(np.int32)
-    splits = np.repeat(SPLITS, [len(graph.split(s)) for s in SPLITS])
-    table = pa.table({"split": splits} | {c: triples[:, i] for i, c in enumerate(COLUMNS)})
-    about = {"name": graph.name, "duplicates": graph.duplicates, "held_out": graph.held_out}
-    table = table.replace_schema_metadata({"plogicnet": json.dumps(about)})
-    with replacing(path / "graph.parquet") as beside:
-        pq.write_table(table, beside, compression="zstd")
-
-
-def _read_graph(path: Path) -> KnowledgeGraph:
-    _require_whole(path, _read_begun(path)[1], GRAPH)
-    entities, relations = _read_names(path / "entities.tsv"), _read_names(path / "relations.tsv")
-    table = read_parquet(path / "graph.parquet")
-    about = json.loads(table.schema.metadata[b"plogicnet"])
-    split = np.array(table["split"].to_pylist(), dtype=object)
-    triples = np.stack([table[c].to_numpy().astype(np.int64) for c in COLUMNS], axis=1)
-    sizes = [len(entities), len(relations), len(entities)]
-    if not np.all((triples >= 0) & (triples < sizes)):  # compiled code does not look again
-        raise InputError(f"{path / 'graph.parquet'} is damaged: it has numbers that entities.tsv or relations.tsv lack")
-    return KnowledgeGraph(
-        about["name"],
-        Vocabulary("entity", entities),
-        Vocabulary("relation", relations),
-        triples[split == "train"],
-        triples[split == "valid"],
-        triples[split == "test"],
-        about["duplicates"],
-        about["held_out"],
-        read_labels(path / "labels.tsv") if (path / "labels.tsv").is_file() else {},
-    )
-
-
-def _read_names(file: Path) -> tuple[str, ...]:
-    table = csv.read_csv(
-        file,
-        read_options=csv.ReadOptions(column_names=["number", "name"]),
-        parse_options=csv.ParseOptions(delimiter="\t", newlines_in_values=True),
-        convert_options=csv.ConvertOptions(column_types={"name": pa.string()}, strings_can_be_null=False),
-    )
-    return tuple(table["name"].to_pylist())
-
-
-def _write_hidden(file: Path, graph: KnowledgeGraph, outcome: "Outcome") -> None:
-    """Every hidden triple in names with q, p_w, whether accepted, and whether the last M-step assumed it true."""
-    model = outcome.rule_model
-    hidden = model.groundings.hidden
-    columns = {
-        "head": graph.entities.take(hidden[:, 0]),
-        "relation": graph.relations.take(hidden[:, 1]),
-        "tail": graph.entities.take(hidden[:, 2]),
-        "q": outcome.hidden_q,
-        "p_w": model.hidden_p_w,
-        "accepted": outcome.accepted,
-        "assumed": model.truth[~model.groundings.observed],
-    }
-    types = {c: pa.string() for c in COLUMNS}
-    table = pa.table({c: pa.array(v, type=types.get(c)) for c, v in columns.items()})
-    with replacing(file) as beside:
-        pq.write_table(table, beside, compression="zstd")

@@ -135,7 +135,8 @@ def doctor(
 def _examined(run: Path, device: str | None, threads: int | None) -> dict[str, object]:
     from plogicnet.checkup import examine_run
     from plogicnet.cli.train import load_run
-    from plogicnet.run import damage_said, read_vectors
+    from plogicnet.run_files import read_vectors
+    from plogicnet.seals import damage_said
 
     model = load_run(run, device, threads)
     with damage_said(run):

@@ -47,6 +47,20 @@ def test_vectors(values: dict[str, object], tmp_path: Path) -> None:
     assert shapes["relations"] == list(relations.shape)
 
 
+def test_an_export_that_fails_leaves_nothing_in_the_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = fitted({"kge.steps": 60})
+
+    def fail(*_: object) -> None:
+        raise OSError("no space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("plogicnet.export.completions", fail)
+        with pytest.raises(InputError, match="space"):
+            exported(model, tmp_path, Choice())
+    assert not list((tmp_path / "out").iterdir())
+    assert exported(model, tmp_path, Choice()).keys() == {"vectors", "rules", "predictions"}
+
+
 @pytest.mark.parametrize("fixed", [False, True])
 def test_rules_read_back_with_their_weights(fixed: bool, tmp_path: Path) -> None:
     rows = [(h, f'is {r}, "or" so', t) for h, r, t in family_rows()]

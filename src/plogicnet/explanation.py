@@ -23,7 +23,7 @@ def explain(fitted: Fitted, head: str, relation: str, tail: str, premises: int =
     The rules' contributions and the base add up to the rules' log-odds, and the parts of the calibration to its own.
 
     Example:
-        >>> explain(model.fitted, "anna_berg", "mother", "ben_berg")["rules"]  # doctest: +SKIP
+        >>> explain(model.fitted, "zoe_brandt", "mother", "anna_brandt")["rules"]  # doctest: +SKIP
     """
     model, triple = fitted.outcome.rule_model, fitted.graph.numbers(head, relation, tail)
     reasons = model.reasons(triple, premises)

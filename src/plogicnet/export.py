@@ -64,6 +64,15 @@ def export(f: Fitted, vectors: Path, out: Path, choice: Choice, progress: Progre
         raise InputError(f"{out}: cannot be made: {error.strerror}") from None
     if any(out.iterdir()):
         raise InputError(f"{out}: the directory is not empty; name a new one")
+    try:
+        return _export(f, vectors, out, choice, progress)
+    except BaseException:
+        for file in out.iterdir():
+            file.unlink()  # half of it is of no use, and stands in the way of the next try
+        raise
+
+
+def _export(f: Fitted, vectors: Path, out: Path, choice: Choice, progress: Progress) -> dict[str, object]:
     written: dict[str, object] = {}
     if "vectors" in choice.parts and f.outcome.embedding is not None:
         written["vectors"] = export_vectors(vectors, f.graph, out)

@@ -24,7 +24,7 @@ def with_facts(fitted: Fitted, facts: Any) -> Fitted:
     graph when they are first asked, around one triple alone for an explanation.
 
     Example:
-        >>> with_facts(model.fitted, [("kim", "sister", "anna_berg")])  # doctest: +SKIP
+        >>> with_facts(model.fitted, [("kim", "sister", "anna_brandt")])  # doctest: +SKIP
     """
     what = str(facts) if isinstance(facts, str | Path) else "facts"
     old, graph, outcome = fitted.graph, add_facts(fitted.graph, facts), fitted.outcome

@@ -49,7 +49,7 @@ class PLogicNet:
     Example:
         >>> from plogicnet.graph import demo_family
         >>> model = PLogicNet(Config().with_preset("best/family")).fit(demo_family())  # doctest: +SKIP
-        >>> model.predict(head="anna_berg", relation="mother")  # doctest: +SKIP
+        >>> model.predict(head="anna_brandt", relation="mother")  # doctest: +SKIP
     """
 
     def __init__(self, config: Config | None = None) -> None:
@@ -291,7 +291,7 @@ class PLogicNet:
         They are ordered by probability, and equals as pLogicNet* ranks them. Training triples are left out.
 
         Example:
-            >>> model.predict(head="anna_berg", relation="mother", top=3)  # doctest: +SKIP
+            >>> model.predict(head="anna_brandt", relation="mother", top=3)  # doctest: +SKIP
         """
         f = self.fitted
         query = query_of(f.graph, head, relation, tail)
@@ -348,7 +348,7 @@ class PLogicNet:
         The premises of at most so many groundings of each rule are given; all groundings are counted.
 
         Example:
-            >>> model.explain("anna_berg", "mother", "ben_berg")["rules"]  # doctest: +SKIP
+            >>> model.explain("zoe_brandt", "mother", "anna_brandt")["rules"]  # doctest: +SKIP
         """
         return explain(self.fitted, head, relation, tail, premises)
 
@@ -362,7 +362,7 @@ class PLogicNet:
             facts: a file of triples, a data frame, or rows of three names; relations must be known ones.
 
         Example:
-            >>> PLogicNet.load("runs/family").with_facts([("kim", "sister", "anna_berg")])  # doctest: +SKIP
+            >>> PLogicNet.load("runs/family").with_facts([("kim", "sister", "anna_brandt")])  # doctest: +SKIP
         """
         model = PLogicNet(self.config)
         model.metrics = dict(self.metrics)

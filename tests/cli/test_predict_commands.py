@@ -54,6 +54,15 @@ def test_one_query_of_each_kind(call: Call, run: Path, model: PLogicNet, query: 
     assert code == 0
     assert "probability" in text
     assert "(man2, ?)" in text or "(?, a0)" in text or "?(a5, b5)" in text
+    known = sum(bool(row["known"]) for row in prediction_rows(model.predict(*query, top=1000, include_known=True)))
+    assert (f"{known} more known already (--include-known shows them)" in text) == (known > 0)
+    assert "known already" not in call("predict", run, *options(query), "--include-known")[1]
+
+
+def test_a_query_without_an_answer_is_shown_all_the_same(call: Call, run: Path) -> None:
+    code, text, _ = call("predict", run, "--head", "man2", "--relation", "parent", "--min-probability", 1)
+    assert code == 0
+    assert "parent(man2, ?)" in text
 
 
 def test_a_file_of_queries(call: Call, run: Path, model: PLogicNet, tmp_path: Path) -> None:

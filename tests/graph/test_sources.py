@@ -124,6 +124,17 @@ def test_data_sets_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         open_graph("notes")
 
 
+def test_a_mistyped_path_is_told_what_lies_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine.tsv").write_text("a\tr\tb\n")
+    with pytest.raises(InputError, match=f"Did you mean '{tmp_path}/mine.tsv'"):
+        open_graph(tmp_path / "mime.tsv")
+    with pytest.raises(InputError, match="Known data sets"):
+        open_graph(tmp_path / "nowhere" / "mime.tsv")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match=r"Did you mean 'mine\.tsv'"):
+        open_graph("mime.tsv")
+
+
 def test_without_a_data_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PLOGICNET_DATA", raising=False)
     assert available() == []

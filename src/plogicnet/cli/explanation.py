@@ -43,7 +43,7 @@ def explained(reason: Mapping[str, Any], labels: Mapping[str, str] = NO_LABELS) 
     """Why a triple is held probable or not, in words.
 
     Example:
-        >>> print(explained(model.explain("anna_berg", "mother", "ben_berg")).text())  # doctest: +SKIP
+        >>> print(explained(model.explain("zoe_brandt", "mother", "anna_brandt")).text())  # doctest: +SKIP
     """
     known = ", a known fact" if reason["known"] else ""
     line = f"{fact(reason['triple'], labels)}  probability {reason['probability']:.3f}{known}"

@@ -109,7 +109,7 @@ def predict(
     if as_json:
         print_json({"predictions": rows} | told)
         return
-    _show(rows, asked, graph)
+    _show(rows, asked, graph, include_known)
     if out is not None:
         print(f"{told['written']:,} predictions written to {out}")
     elif complete and len(rows) == (top or SHOWN):
@@ -181,20 +181,24 @@ def _judged(model: "PLogicNet", file: Path, top: int | None) -> "Iterator[Found]
         yield None, best
 
 
-def _show(rows: list[dict[str, Any]], asked: "IntArray | None", graph: "KnowledgeGraph") -> None:
-    """A table; of several queries' answers, one for each."""
+def _show(rows: list[dict[str, Any]], asked: "IntArray | None", graph: "KnowledgeGraph", include_known: bool) -> None:
+    """A table; of several queries' answers, one for each, with the number of those that are known already."""
     from itertools import groupby
 
     from plogicnet.cli.show import console, fact, predictions_table
+    from plogicnet.graph import OPEN
 
     if asked is None:
         console().print(predictions_table(f"{len(rows):,} triples", rows, graph.labels))
         return
-    for number, own in groupby(rows, key=lambda row: row.get("query", 1)):
-        h, r, t = asked[number - 1].tolist()
+    answers = {number: list(own) for number, own in groupby(rows, key=lambda row: row.get("query", 1))}
+    for number, query in enumerate(asked, 1):
+        h, r, t = query.tolist()
         names = (graph.entities.names[h], graph.relations.names[r], graph.entities.names[t])
         words = ["?" if n < 0 else name for n, name in zip((h, r, t), names, strict=True)]
-        console().print(predictions_table(fact(words), list(own), graph.labels))
+        known = int(((graph.train == query) | (query == OPEN)).all(axis=1).sum())
+        left_out = 0 if include_known else known
+        console().print(predictions_table(fact(words), answers.get(number, []), graph.labels, left_out))
 
 
 def export(

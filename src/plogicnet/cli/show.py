@@ -139,8 +139,10 @@ def _weight(row: Mapping[str, Any]) -> str:
     return f"{row['weight']:.2f}" + ("" if error is None else f" ± {error:.2f}")
 
 
-def predictions_table(title: str, rows: Sequence[Mapping[str, Any]], labels: Mapping[str, str] = NO_LABELS) -> Table:
-    """Judged triples, under their labels where they have some.
+def predictions_table(
+    title: str, rows: Sequence[Mapping[str, Any]], labels: Mapping[str, str] = NO_LABELS, left_out: int = 0
+) -> Table:
+    """Judged triples, under their labels where they have some; with how many were left out, being known.
 
     Example:
         >>> predictions_table("answers", []).row_count
@@ -161,6 +163,7 @@ def predictions_table(title: str, rows: Sequence[Mapping[str, Any]], labels: Map
     result = table(title, ["probability", "head", "relation", "tail", "vectors (q)", "rules (p_w)", "reached"], cells)
     held_out = sum(bool(row.get("held_out")) for row in rows)
     notes = [f"{alone:,} of {len(rows):,} judged by rules alone: no vector"] if alone else []
+    notes += [f"{left_out:,} more known already (--include-known shows them)"] if left_out else []
     notes += [f"{held_out:,} held out: facts of valid or test, which training did not see"] if held_out else []
     result.caption = "; ".join(notes) or None
     result.caption_justify = "left"

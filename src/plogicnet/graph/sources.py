@@ -27,6 +27,8 @@ from plogicnet.progress import Progress, silent
 log = logging.getLogger(__name__)
 ENOUGH_ROWS = 10
 """In a smaller graph a first line whose names come once is nothing odd."""
+COMPARED = 10_000
+"""So many names of a directory are compared with a mistyped one."""
 SPLIT_NAMES = {"train": ("train",), "valid": ("valid", "dev", "val", "validation"), "test": ("test",)}
 
 
@@ -118,8 +120,21 @@ def _find_data_set(name: str, progress: Progress) -> Path:
         log.warning("%s is not on this machine; downloading it to %s", known, datasets.cache_directory())
         return fetch(datasets.DATA_SETS[known], datasets.cache_directory(), progress)
     names = sorted({*datasets.available(), *datasets.DATA_SETS})
-    hint = nearest(name, names) or f" Known data sets: {', '.join(names)}."
+    hint = _nearest_graph(name, names) or f" Known data sets: {', '.join(names)}."
     raise InputError(f"no graph {shown(name)}: neither a file, a directory nor a data set.{hint}")
+
+
+def _nearest_graph(name: str, data_sets: list[str]) -> str:
+    """A hint with what lies where a mistyped path leads to, or with data sets of similar names."""
+    if "/" not in name and "." not in name:
+        return nearest(name, data_sets)
+    folder, slash, last = name.rpartition("/")
+    try:
+        with os.scandir(folder + slash or ".") as entries:
+            beside = [entry.name for entry in itertools.islice(entries, COMPARED)]
+    except (OSError, ValueError):  # no such directory, or no path at all
+        beside = []
+    return nearest(last, beside if slash else [*data_sets, *beside], folder + slash)
 
 
 def _find_split(folder: Path, split: str) -> Path | None:

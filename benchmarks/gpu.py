@@ -643,7 +643,7 @@ class Results:
         start = time.perf_counter()
         try:
             value = call()
-        except Exception as error:  # every part is guarded: one lease, many parts
+        except Exception as error:  # every part is guarded: one card for a short time, many parts
             value = {"error": f"{type(error).__name__}: {error}"[:2000]}
             self.failed += 1
             traceback.print_exc(limit=-4)

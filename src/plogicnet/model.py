@@ -370,7 +370,10 @@ class PLogicNet:
         return model
 
     def save(self, path: str | Path) -> None:
-        """Writes a run directory.
+        """Writes a run directory; a run that is there already is replaced.
+
+        To save over a finished run is the one thing not to be killed: in its first moments the old run is gone and the
+        new one not there yet.
 
         Example:
             >>> model.save("runs/family")  # doctest: +SKIP

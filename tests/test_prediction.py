@@ -155,17 +155,17 @@ def test_with_vectors_the_best_answers_are_the_most_probable(
     lists = by_query(answers(f, queries, top), len(queries))
     for query, got in zip(queries.tolist(), lists, strict=True):
         candidates = candidates_of(graph, query, include_known=False)
-        every = dict(zip(candidates, f.probability(as_triples(candidates)).tolist(), strict=True))
+        every = dict(zip(candidates, f.judged(as_triples(candidates)).probability.tolist(), strict=True))
         assert len(got) == len(set(got)) == min(top, len(every))
         own = [every[c] for c in got]
         np.testing.assert_allclose(own, sorted(every.values(), reverse=True)[:top], rtol=1e-6)
-    probabilities = np.unique(f.probability(as_triples(list(itertools.product(*map(range, sizes(graph)))))))
+    probabilities = np.unique(f.judged(as_triples(list(itertools.product(*map(range, sizes(graph)))))).probability)
     gap = int(np.argmax(np.diff(probabilities)))  # in the widest gap, where rounding does not matter
     least = float(probabilities[gap : gap + 2].mean())
     for all_pairs in (False, True):
         pieces = Judged.joined([f.nothing(), *completions(f, lambda: least, all_pairs)])
         assert {tuple(t) for t in pieces.triples.tolist()} == {
-            c for c in missing_candidates(f, all_pairs) if float(f.probability(as_triples([c]))[0]) >= least
+            c for c in missing_candidates(f, all_pairs) if float(f.judged(as_triples([c])).probability[0]) >= least
         }
 
 
@@ -191,7 +191,7 @@ LEAST = st.sampled_from([0.0, 0.01, 0.05, 0.2, 0.5, 0.7, 0.99, 1.0])
 @given(models(), LEAST, st.booleans(), st.sampled_from([1, 5, 1 << 19]))
 @settings(deadline=None, max_examples=150, suppress_health_check=list(HealthCheck))
 def test_completion_equals_brute_force_in_its_order(f: Fitted, least: float, all_pairs: bool, at_once: int) -> None:
-    wanted = [c for c in missing_candidates(f, all_pairs) if f.probability(as_triples([c]))[0] >= least]
+    wanted = [c for c in missing_candidates(f, all_pairs) if f.judged(as_triples([c])).probability[0] >= least]
     groups = itertools.groupby(sorted(wanted, key=lambda t: (t[1], t[0], t[2])), key=lambda t: (t[1], t[0]))
     expected = [c for _, group in groups for c in slow_best(f, list(group))]
     with pytest.MonkeyPatch.context() as patch:
@@ -285,7 +285,7 @@ def test_umls_completed_equals_brute_force_over_all_pairs(umls: PLogicNet, least
     f = umls.fitted
     n, m, _ = sizes(f.graph)
     every = as_triples(np.stack(np.meshgrid(np.arange(n), np.arange(m), np.arange(n), indexing="ij"), -1))
-    probable = every[(f.probability(every) >= least) & ~f.graph.observed.contains(every)]
+    probable = every[(f.judged(every).probability >= least) & ~f.graph.observed.contains(every)]
     wanted = {tuple(t) for t in probable.tolist()}
     assert len(wanted) > 50
     for all_pairs in (True, False):

@@ -168,11 +168,14 @@ class Fitted:
         """The tails that rules conclude, for every head and relation."""
         return Answers.of(self.outcome.rule_model.groundings.hidden, len(self.graph.entities), "tail")
 
-    def probability(self, triples: IntArray) -> FloatArray:
-        """The calibrated probability of triples; a constraint makes it zero."""
-        # judged in pieces, for a judgement holds much more than a probability
-        parts = [self.judged(triples[at : at + AT_ONCE]).probability for at in range(0, len(triples), AT_ONCE)]
-        return np.concatenate([np.zeros(0), *parts])
+    def probabilities(self, triples: IntArray) -> FloatArray:
+        """Two columns: the calibrated probability of triples, and what it is made of: q, or p_w without vectors."""
+        columns = np.zeros((len(triples), 2))
+        for at in range(0, len(triples), AT_ONCE):  # a judgement holds much more than its probability
+            judged, to = self.judged(triples[at : at + AT_ONCE]), columns[at : at + AT_ONCE]
+            to[:, 0] = judged.probability
+            to[:, 1] = np.where(judged.reached, judged.p_w, 0.0) if judged.q is None else judged.q
+        return columns
 
     def judged(self, triples: IntArray, rules: RuleScores | None = None) -> Judged:
         """Judges triples, in their order. This is the one place where a probability is made.

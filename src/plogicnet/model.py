@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from scipy import special
 
 from plogicnet import prediction, run
 from plogicnet.baselines import report as report_on_rules
@@ -268,14 +267,13 @@ class PLogicNet:
         embedding, memory = f.outcome.embedding, self.config.evaluation.batch_memory_mb
         ranks = rank(f.graph, split, embedding, f.rules, systems(self.config, f.outcome.lambda_), memory, progress)
         labels = sample(f.graph, split, filter_splits(split), self.config.seed)
-        columns = columns_of(embedding, f.rules, labels.triples)
-        raw = special.expit(columns[:, 0]) if embedding else columns[:, 1]  # q, or without vectors p_w
+        calibrated, raw = f.probabilities(labels.triples).T
         uncalibrated = {k: v for k, v in reliability(raw, labels).items() if k != "curve"}
         return {
             "split": split,
             "lambda": f.outcome.lambda_,
             **{name: report(f.graph, split, r) for name, r in ranks.items()},
-            "calibration": reliability(f.probability(labels.triples), labels) | {"uncalibrated": uncalibrated},
+            "calibration": reliability(calibrated, labels) | {"uncalibrated": uncalibrated},
         }
 
     def predict(

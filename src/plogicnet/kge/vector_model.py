@@ -251,7 +251,12 @@ class VectorModel:
 
     def _pairs(self, triples: IntArray, side: Side) -> torch.Tensor:
         known, asked = (HEAD, TAIL) if side == "tail" else (TAIL, HEAD)
-        query = self._query(self._queries(triples[:, known], triples[:, RELATION], side))
+        entities, relations = triples[:, known], triples[:, RELATION]
+        if self.geometry.extra:  # a network: its queries cost far more than comparisons, so each is made once
+            pairs, place = np.unique(entities * self.relations + relations, return_inverse=True)
+            query = self._query(self._queries(*np.divmod(pairs, self.relations), side))[self._on_device(place)]
+        else:
+            query = self._query(self._queries(entities, relations, side))
         return self.geometry.pair(query, self.entity[self._on_device(triples[:, asked])])
 
     @torch.no_grad()

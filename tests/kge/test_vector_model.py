@@ -3,6 +3,7 @@
 import math
 import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -39,6 +40,24 @@ def settings_with(**values: object) -> config.KGE:
 
 def model_with(**values: object) -> VectorModel:
     return VectorModel(ENTITIES, RELATIONS, settings_with(**values))
+
+
+def test_scores_are_made_in_full_float32(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, seen = model_with(model="ConvE"), []
+    query = model.geometry.query
+
+    def watched(*of: Any) -> torch.Tensor:
+        seen.append((torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32))
+        return query(*of)
+
+    monkeypatch.setattr(model.geometry, "query", watched)
+    one = np.zeros(1, dtype=np.int64)
+    model.score(some_triples(2))
+    model.score_all(one, one, "tail")
+    model.score_answers(one, one, "head")
+    assert len(seen) >= 4
+    assert set(seen) == {(False, False)}
+    assert torch.backends.cudnn.allow_tf32, "it is as it was before"
 
 
 def sampler_for(examples: Examples, settings: config.KGE, seed: int) -> Sampler:

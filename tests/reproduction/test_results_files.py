@@ -92,6 +92,13 @@ def test_a_result_goes_by_its_settings_not_by_its_name(tmp_path: Path) -> None:
     assert collected(file, paper())[0].name == "wn18rr-transe-alone"
 
 
+def test_of_runs_with_equal_settings_the_named_one_is_taken(tmp_path: Path) -> None:
+    small = paper().altered("umls", {"kge.dim": 8, "kge.batch": 16, "kge.negatives": 4, "em.iterations": 1})
+    for name in ("fb15k-everything", "fb15k-released"):
+        file = add_entry(tmp_path, small.runs[name], entry(0, [0.1]), small)
+        assert collected(file, small)[0].name == name
+
+
 def test_a_result_of_another_graph_is_not_taken(tmp_path: Path) -> None:
     file = add_entry(tmp_path, RUN, entry(0, [0.1]), paper())
     file.write_text(json.dumps(json.loads(file.read_text()) | {"dataset": "umls"}))

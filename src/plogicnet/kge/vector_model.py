@@ -83,12 +83,13 @@ def _threads_for(work: int) -> Iterator[None]:
 @contextmanager
 def _matmul(precision: str) -> Iterator[None]:
     """A GPU's matrix units, which round inputs to ten bits, for training alone; ranking is done in full float32."""
-    before = torch.backends.cuda.matmul.allow_tf32
-    torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
+    products, convolutions = torch.backends.cuda.matmul, torch.backends.cudnn
+    before = products.allow_tf32, convolutions.allow_tf32
+    products.allow_tf32 = convolutions.allow_tf32 = precision == "tf32"
     try:
         yield
     finally:
-        torch.backends.cuda.matmul.allow_tf32 = before
+        products.allow_tf32, convolutions.allow_tf32 = before
 
 
 class VectorModel:
@@ -239,6 +240,7 @@ class VectorModel:
         return embedding(b.relation + self.relations * (self.geometry.reciprocal and b.side == "head"), self.relation)
 
     @torch.no_grad()
+    @_matmul("float32")
     def score(self, triples: IntArray) -> torch.Tensor:
         """The scores of given triples."""
         scores = torch.empty(len(triples), device=self.device)
@@ -260,11 +262,13 @@ class VectorModel:
         return self.geometry.pair(query, self.entity[self._on_device(triples[:, asked])])
 
     @torch.no_grad()
+    @_matmul("float32")
     def score_all(self, known: IntArray, relations: IntArray, side: Side) -> torch.Tensor:
         """The scores of all entities for each query."""
         return self._scaled(self.geometry.cross(self._query(self._queries(known, relations, side)), self.entity))
 
     @torch.no_grad()
+    @_matmul("float32")
     def score_answers(
         self, known: IntArray, relations: IntArray, side: Side, candidates: IntArray | None = None
     ) -> torch.Tensor:

@@ -78,8 +78,11 @@ def collected(place: Path, paper: Paper) -> tuple[Run, list[Json]]:
     """
     if place.suffix != ".json":
         return find_run(place, paper), [entry_of(place)]
-    content = _read_result(place)  # its name may be another's
-    return _run_of(_config_of(content), content["dataset"], place, paper), content["by_seed"]
+    content = _read_result(place)
+    named = paper.runs.get(str(content.get("run")))  # of runs with equal settings the one that it names
+    if named is None or not is_of(content, named):
+        named = _run_of(_config_of(content), content["dataset"], place, paper)
+    return named, content["by_seed"]
 
 
 def _config_of(content: Mapping[str, Any]) -> Config:

@@ -28,13 +28,15 @@ def variants(config: Config, lambda_: float) -> dict[str, System]:
 
     Example:
         >>> list(variants(Config().with_values({"em.embedding": False}), 0.5))
-        ['rules', 'plogicnet*']
+        ['rules', 'plogicnet*', 'rules, self-loops compete']
     """
     named = systems(config, lambda_)
     if config.em.embedding:
         star = named["plogicnet*"]
         named["plogicnet*, self-loops compete"] = replace(star, constraint=False)
         named["plogicnet*, top 100"] = replace(star, rerank=TOP)
+    else:
+        named["rules, self-loops compete"] = replace(named["rules"], constraint=False)
     if not config.em.rules:
         return {"embedding": named["embedding"]}
     return named

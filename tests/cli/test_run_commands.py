@@ -98,12 +98,12 @@ PARTS = (
 def killed(run: Path, words: list[object], kind: signal.Signals, wait: Callable[[], float], part: str | None) -> str:
     """Trains, and sends the signal a moment after the file has appeared; gives what was said until then."""
     appears = run / (part or "config.yaml")
-    for _ in range(5):
+    for late in range(10):
         shutil.rmtree(run, ignore_errors=True)
         child = start(*words, run)
         while not appears.exists() and child.poll() is None:
             time.sleep(0.0002)
-        time.sleep(wait())
+        time.sleep(wait() / (1 + late))
         child.send_signal(kind)
         code, said = ended(child)
         if not (run / "metrics.json").exists() or (run / "checkpoint").exists():

@@ -11,6 +11,7 @@ from scipy import special
 
 from plogicnet.em import Outcome
 from plogicnet.evaluation import Calibration, Scored, System, columns_of, levels
+from plogicnet.evaluation.calibration import AT_ONCE
 from plogicnet.graph import (
     HEAD,
     RELATION,
@@ -28,8 +29,6 @@ from plogicnet.mln import RuleScores, probability
 
 SIDES: tuple[Side, Side] = ("head", "tail")
 HELD_OUT = (None, "valid", "test")
-AT_ONCE = 1 << 17
-"""So many triples are judged at once."""
 
 
 @dataclass(frozen=True)

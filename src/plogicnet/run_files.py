@@ -13,13 +13,12 @@ from safetensors.numpy import load_file
 from plogicnet.config import Config
 from plogicnet.errors import InputError
 from plogicnet.files import replacing, write_text
-from plogicnet.graph import SPLITS, FloatArray, KnowledgeGraph, Vocabulary, quoted, read_labels, read_parquet
+from plogicnet.graph import COLUMNS, SPLITS, FloatArray, KnowledgeGraph, Vocabulary, quoted, read_labels, read_parquet
 from plogicnet.rules import RuleTable
 
 if TYPE_CHECKING:
     from plogicnet.em import Outcome
 
-COLUMNS = ("head", "relation", "tail")
 VECTORS = "embeddings.safetensors"
 GRAPH = ("graph.parquet", "entities.tsv", "relations.tsv", "labels.tsv")
 OUTCOME = ("rules.tsv", "hidden.parquet", "history.jsonl", VECTORS)

@@ -28,7 +28,7 @@ def report(
     require_folder(out)
     if out is not None and out.is_dir():
         raise InputError(f"--out {out}: a directory is there; name a file")
-    require_reading(lambda: run)
+    require_reading(run)
     options = {"device": device, "threads": threads}
     given = {key: value for key, value in options.items() if value is not None}
     file = write_report(run, out or run / "report.html", given, for_stderr())

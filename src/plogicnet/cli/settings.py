@@ -3,7 +3,6 @@
 import json
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -109,19 +108,18 @@ def open_source(graph: str | None, settings: "Config", columns: str, split: str 
         print("no GRAPH is given, so this is the built-in demo family", file=sys.stderr)
         return demo_family(settings.seed)
     shares = parse_shares(split) if split is not None else None
-    require_reading(lambda: Path(graph) if os.path.exists(graph) else locate(graph))  # noqa: PTH110 (as in open_graph)
+    require_reading(Path(graph) if os.path.exists(graph) else locate(graph))  # noqa: PTH110 (as in open_graph)
     return open_graph(graph, columns, shares, settings.seed, for_stderr())
 
 
-def require_reading(find: Callable[[], Path | None]) -> None:
+def require_reading(path: Path | None) -> None:
     """Refuses a graph or a run that a memory limit has no room for, by the sizes of its files.
 
     Example:
-        >>> require_reading(lambda: Path("runs/family"))  # there is no limit
+        >>> require_reading(Path("runs/family"))  # there is no limit
     """
     if left_bytes() == NO_LIMIT:
         return
-    path = find()
     try:
         files = [path] if path and path.is_file() else list(filter(_is_read, path.iterdir())) if path else []
         needed = sum(READ.get(file.suffix, READ[""]) * file.stat().st_size for file in files if file.is_file())

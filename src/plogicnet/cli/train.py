@@ -153,7 +153,7 @@ def resume(
                 f"--set {text}: a run goes on with its own settings; only em.iterations and em.patience may change"
             )
     require_begun(run)
-    require_reading(lambda: run)
+    require_reading(run)
     own = read_config(run)
     asked = own.with_assignments(assignments or [])
     if is_complete(run) and asked.em.iterations <= own.em.iterations:
@@ -263,7 +263,7 @@ def load_run(
     """
     from plogicnet.model import PLogicNet
 
-    require_reading(lambda: run)
+    require_reading(run)
     options = {"device": device, "threads": threads}
     model = PLogicNet.load(run, {key: value for key, value in options.items() if value is not None}, edited)
     return model if facts is None else model.with_facts(facts)

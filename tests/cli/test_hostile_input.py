@@ -18,7 +18,7 @@ import pytest
 
 import plogicnet as package
 from calling import Call
-from plogicnet.graph import readers
+from plogicnet.graph import unpacking
 from small import fitted, write_small_graph
 from stopping import without_sums
 
@@ -167,7 +167,7 @@ def test_a_packed_file_of_tiny_rows(
     """What Python reads row by row is bounded as what Arrow reads is; a small bound keeps the test quick."""
     if "nt" in name or "ttl" in name:
         pytest.importorskip("pyoxigraph")
-    monkeypatch.setattr(readers, "ALWAYS_BYTES", MEGABYTE // 2)
+    monkeypatch.setattr(unpacking, "ALWAYS_BYTES", MEGABYTE // 2)
     (tmp_path / name).write_bytes(bomb(ROWS[name] * 4_000, 20))
     assert "more than 100 times its own size" in refused_here("data", "info", name)
 

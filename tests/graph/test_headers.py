@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from plogicnet.errors import InputError
-from plogicnet.graph import KnowledgeGraph, open_graph, read_queries, readers
+from plogicnet.graph import KnowledgeGraph, open_graph, read_queries, readers, unpacking
 from plogicnet.graph.datasets import available
 from plogicnet.graph.readers import is_header, read_rows
 
@@ -109,9 +109,9 @@ def test_rows_that_python_reads_are_not_held(
             yield Counted([str(i % 7) * length, "r", str(i % 5) * length])
 
     table = readers._in_columns(tmp_path / "a.jsonl", read())
-    assert 0 < Counted.most <= min(readers.AT_ONCE, readers.BLOCK // length) + 2
+    assert 0 < Counted.most <= min(readers.AT_ONCE, unpacking.BLOCK // length) + 2
     assert table.num_rows == rows
-    assert table.nbytes < 12 * rows + 20_000 + 25 * length * (rows * length // readers.BLOCK + 1)
+    assert table.nbytes < 12 * rows + 20_000 + 25 * length * (rows * length // unpacking.BLOCK + 1)
     assert table["head"][rows - 1].as_py() == str((rows - 1) % 7) * length
 
 

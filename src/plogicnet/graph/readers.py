@@ -1,26 +1,32 @@
 """Files of triples as tables of names: TSV, CSV, JSON lines, Parquet, N-Triples, Turtle, data frames; also gzipped."""
 
 import csv as plain_csv
-import gzip
-import io
 import itertools
 import json
-import os
 import zlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, AnyStr, NoReturn
+from typing import IO, Any, NoReturn
 from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pyarrow import csv
 
 from plogicnet.errors import InputError, shown
 from plogicnet.files import require_file
+from plogicnet.graph.unpacking import (
+    BLOCK,
+    decoded_lines,
+    most_bytes,
+    open_bytes,
+    open_text,
+    read_parquet,
+    short_lines,
+    too_large,
+)
 
 COLUMNS = ("head", "relation", "tail")
 ORDERS = {"hrt": COLUMNS, "htr": ("head", "tail", "relation")}
@@ -42,12 +48,6 @@ SUFFIXES = (*TEXT, *(s + ".gz" for s in TEXT), *PARQUET, *(s + gz for s in (*RDF
 DELIMITERS = {".csv": ",;\t", ".tsv": "\t"}
 PLAIN_NAME = "urn:plogicnet:"
 """In RDF a name that is no IRI is written percent-encoded behind this."""
-BLOCK = 1 << 22
-"""Text is read so many bytes at a time; no line may be longer."""
-EXPANSION = "PLOGICNET_EXPANSION"
-"""The environment variable for how many times its own size a compressed file may hold."""
-USUAL_EXPANSION, ALWAYS_BYTES, ALWAYS_ROWS = 100, 1 << 26, 1 << 22
-"""Text of triples is packed to a tenth, seldom to a hundredth; what makes a thousand is made to fill a memory."""
 AT_ONCE = 1 << 16
 """Rows that Python reads are put away, each name once, after so many."""
 STRINGS = pa.dictionary(pa.int32(), pa.string())
@@ -112,96 +112,6 @@ def read_rows(file: Path, order: str = "hrt", with_gaps: bool = False) -> Rows:
         if isinstance(error.__cause__ or error.__context__, InputError):  # from the stream that Arrow read
             raise (error.__cause__ or error.__context__) from None  # type: ignore[misc]
         raise InputError(f"{file}: {_in_words(file, error)}") from None
-
-
-def read_parquet(file: Path) -> pa.Table:
-    """Reads a Parquet file, unless it is made to fill a memory: a few bytes can stand for any number of rows.
-
-    Example:
-        >>> read_parquet(Path("graph.parquet"))  # doctest: +SKIP
-    """
-    about, size, most = pq.read_metadata(file), file.stat().st_size, _most_bytes(file)
-    groups = [about.row_group(i) for i in range(about.num_row_groups)]
-    rows, held = sum(group.num_rows for group in groups), sum(group.total_byte_size for group in groups)
-    if rows > _expansion() * size + ALWAYS_ROWS or held > most:
-        raise _too_large(file)
-    flat = [field for field in about.schema.to_arrow_schema() if not pa.types.is_nested(field.type)]
-    names = [field.name for field in flat]
-    if len(set(names)) < len(names):
-        raise InputError(f"{file}: two columns are called {shown(max(names, key=names.count))}; which one is meant?")
-    texts = [field.name for field in flat if pa.types.is_string(field.type) or pa.types.is_binary(field.type)]
-    try:
-        # each text is held once, however many rows have it, until it is known what all of them would take
-        table = pq.read_table(file, columns=names, read_dictionary=texts, use_threads=False)
-    except OSError:  # this encoding cannot be read so; what cannot be read at all is told again
-        longest = max((group.total_byte_size for group in groups), default=0)
-        table = _read_in_pieces(file, names, 1 + most // max(longest, 1), most)
-    if sum(_decoded_bytes(column) for column in table.columns) > most:
-        raise _too_large(file)
-    table.validate(full=True)  # text that is no UTF-8 would be found when it is used
-    return table
-
-
-def _read_in_pieces(file: Path, names: Sequence[str], rows: int, most: int) -> pa.Table:
-    """Parquet whose texts are written as what differs from the one before: so few rows at a time that all fit in."""
-    with pq.ParquetFile(file) as source:
-        batches, held = [], 0
-        for batch in source.iter_batches(min(rows, AT_ONCE), columns=names, use_threads=False):
-            batches.append(batch)
-            held += batch.nbytes
-            if held > most:
-                raise _too_large(file)
-        return pa.Table.from_batches(batches, source.schema_arrow.empty_table().select(names).schema).combine_chunks()
-
-
-def _decoded_bytes(column: pa.ChunkedArray) -> int:
-    """What a column takes when each of its rows has a text of its own."""
-    if not pa.types.is_dictionary(column.type):
-        return int(column.nbytes)
-    chunks = (pc.sum(pc.take(pc.binary_length(ch.dictionary), ch.indices)).as_py() for ch in column.chunks)
-    return sum(total or 0 for total in chunks)
-
-
-def _expansion() -> int:
-    text = os.environ.get(EXPANSION, str(USUAL_EXPANSION))
-    if not text.isdecimal() or not 0 < len(text) < 10:
-        raise InputError(f"{EXPANSION}={text}: a whole number is meant, as {USUAL_EXPANSION}")
-    return int(text)
-
-
-def _most_bytes(file: Path) -> int:
-    """How much a file may hold when it is unpacked; any plain file may hold itself."""
-    return _expansion() * file.stat().st_size + ALWAYS_BYTES
-
-
-def _too_large(file: Path) -> InputError:
-    expansion = _expansion()
-    return InputError(
-        f"{file}: it holds more than {expansion} times its own size, as a file does that is made to fill the memory;"
-        f" if you trust it, raise the limit: {EXPANSION}={10 * expansion}"
-    )
-
-
-class _Bounded(io.RawIOBase):
-    """A gzip file that ends in an error where it holds far more than a graph packed so small can."""
-
-    def __init__(self, file: Path) -> None:
-        self.file, self.stream = file, gzip.GzipFile(file)
-        self.most, self.read_so_far = _most_bytes(file), 0
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        count = self.stream.readinto(buffer)
-        self.read_so_far += count
-        if self.read_so_far > self.most:
-            raise _too_large(self.file)
-        return count
-
-    def close(self) -> None:
-        self.stream.close()
-        super().close()
 
 
 def rows_of(data: Any, what: str = "data") -> Rows:
@@ -292,8 +202,8 @@ def _in_columns(file: Path, rows: Iterable[Sequence[str]]) -> pa.Table:
             names = zip(*some, strict=True) if some else [()] * len(COLUMNS)
             chunks.append([pa.array(column, pa.string()).dictionary_encode() for column in names])
             held += sum(column.nbytes for column in chunks[-1])
-            if held > _most_bytes(file):
-                raise _too_large(file)
+            if held > most_bytes(file):
+                raise too_large(file)
             some, characters = [], 0
     return pa.table(
         {c: pa.chunked_array(chunk, STRINGS) for c, chunk in zip(COLUMNS, zip(*chunks, strict=True), strict=True)}
@@ -306,7 +216,7 @@ def _read_json_lines(file: Path, with_gaps: bool) -> pa.Table:
 
 
 def _json_rows(file: Path, with_gaps: bool) -> Iterator[list[str]]:
-    for number, line in enumerate(_decoded_lines(file), 1):
+    for number, line in enumerate(decoded_lines(file), 1):
         if not line.strip():
             continue
         try:
@@ -365,12 +275,12 @@ def place_of(file: Path, row: int) -> str:
     """
     if suffix(file) in (*PARQUET, *RDF):
         return f"{file}, row {row + 1}"
-    lines: Iterator[int] = (number for number, line in enumerate(_decoded_lines(file), 1) if line.strip())
+    lines: Iterator[int] = (number for number, line in enumerate(decoded_lines(file), 1) if line.strip())
     if suffix(file) not in JSON_LINES:
         delimiter, header, skip = _sniff(file)
         literal = delimiter == "\t" and _parse_quoted(file, delimiter, header or COLUMNS, skip > 0) is None
         quoting: Any = plain_csv.QUOTE_NONE if literal else plain_csv.QUOTE_MINIMAL
-        reader = plain_csv.reader(_decoded_lines(file), delimiter=delimiter, quoting=quoting)
+        reader = plain_csv.reader(decoded_lines(file), delimiter=delimiter, quoting=quoting)
         lines = itertools.islice((reader.line_num for cells in reader if cells), int(skip > 0), None)
     try:
         return f"{file}, line {next(itertools.islice(lines, row, None))}"
@@ -380,7 +290,7 @@ def place_of(file: Path, row: int) -> str:
 
 def _parse(file: Path, delimiter: str, names: Sequence[str], skip: int) -> pa.Table:
     quoted = delimiter != "\t"
-    most = _most_bytes(file)
+    most = most_bytes(file)
     batches: list[pa.RecordBatch] = []
     try:
         # Arrow unpacks for itself: a thread of its that reads ahead must never be left inside a stream of Python's,
@@ -398,7 +308,7 @@ def _parse(file: Path, delimiter: str, names: Sequence[str], skip: int) -> pa.Ta
             for batch in reader:
                 batches.append(batch)
                 if (len(batches) - 1) * BLOCK > most:  # each is of one block, the last of less
-                    raise _too_large(file)
+                    raise too_large(file)
             return pa.Table.from_batches(batches, reader.schema)
     except pa.ArrowInvalid as error:
         if "Empty CSV file" in str(error):
@@ -411,15 +321,15 @@ def _has(table: pa.Table, text: str) -> bool:
 
 
 def _holds_quotes(file: Path) -> bool:
-    with _open_bytes(file) as stream:
+    with open_bytes(file) as stream:
         return any(b'"' in block for block in iter(lambda: stream.read(BLOCK), b""))
 
 
 def _parse_quoted(file: Path, delimiter: str, names: Sequence[str], skip: bool) -> pa.Table | None:
     """Text in which quotes are quotes all through; None where some are not."""
     places = [names.index(c) for c in COLUMNS]
-    with _open_text(file) as text:
-        lines = _short(file, lambda: text.readline(BLOCK + 1))
+    with open_text(file) as text:
+        lines = short_lines(file, lambda: text.readline(BLOCK + 1))
         reader = plain_csv.reader(lines, delimiter=delimiter, strict=True)
         rows = itertools.islice((row for row in reader if row), int(skip), None)
         try:
@@ -436,7 +346,7 @@ def _is_whole(row: Sequence[str], names: Sequence[str]) -> bool:
 
 def _sniff(file: Path) -> tuple[str, tuple[str, ...], int]:
     """The delimiter; and where the first line is a header, what its columns are and how many lines end with it."""
-    with _open_text(file, errors="replace") as lines:
+    with open_text(file, errors="replace") as lines:
         numbered = enumerate(iter(lambda: lines.readline(BLOCK), ""), 1)
         number, first = next(((n, line) for n, line in numbered if line.strip()), (0, ""))
     candidates = DELIMITERS.get(suffix(file), "\t" if "\t" in first else ",; ")
@@ -459,24 +369,6 @@ def _header(cells: Sequence[str]) -> tuple[str, ...]:
     return tuple(meant.get(word, str(number)) for number, word in enumerate(words))
 
 
-def _open_text(file: Path, errors: str = "strict") -> io.TextIOWrapper:
-    return io.TextIOWrapper(_open_bytes(file), encoding="utf-8-sig", errors=errors, newline="")
-
-
-def _open_bytes(file: Path) -> IO[bytes]:
-    return io.BufferedReader(_Bounded(file), BLOCK) if file.suffix.lower() == ".gz" else file.open("rb")
-
-
-def _short(file: Path, read: Callable[[], AnyStr]) -> Iterator[AnyStr]:
-    """The lines that are read, as long as none is longer than a block."""
-    for number, line in enumerate(iter(read, None), 1):
-        if not line:
-            return
-        if len(line) > BLOCK:
-            raise InputError(f"{file}, line {number}: longer than {BLOCK >> 20} MB; no triple is that long")
-        yield line
-
-
 def _diagnose(file: Path, delimiter: str, names: Sequence[str], skip: bool, with_gaps: bool = False) -> NoReturn:
     """Reads again, slowly, to say which line is wrong and how."""
     reader = _raw_rows(file, delimiter)
@@ -488,12 +380,12 @@ def _diagnose(file: Path, delimiter: str, names: Sequence[str], skip: bool, with
                 continue
             if len(row) != len(names):
                 count = f"{len(row)} column{'' if len(row) == 1 else 's'}"
-                shown = delimiter.join(row)
+                text = delimiter.join(row)
                 kind = {"\t": "tabs", " ": "spaces"}.get(delimiter, repr(delimiter))
                 meant = "three are meant" if len(names) == 3 else f"the header has {len(names)}"
                 raise InputError(
                     f"{place}: {count} where {meant} (head, relation, tail, separated by {kind}):"
-                    f" {shown[:100]!r}{'…' if len(shown) > 100 else ''}"
+                    f" {text[:100]!r}{'…' if len(text) > 100 else ''}"
                 )
             for name, cell in zip(names, row, strict=True):
                 if not cell and name in COLUMNS and not with_gaps:
@@ -506,21 +398,10 @@ def _diagnose(file: Path, delimiter: str, names: Sequence[str], skip: bool, with
 
 def _raw_rows(file: Path, delimiter: str) -> Any:
     """The cells of each row, and by `line_num` its line; in TSV a quote is a character like any other."""
-    lines = _decoded_lines(file)
+    lines = decoded_lines(file)
     if delimiter == "\t":
         return plain_csv.reader(lines, delimiter=delimiter, quoting=plain_csv.QUOTE_NONE)
     return plain_csv.reader(lines, delimiter=delimiter, strict=True)
-
-
-def _decoded_lines(file: Path) -> Iterator[str]:
-    with _open_bytes(file) as stream:
-        for number, line in enumerate(_short(file, lambda: stream.readline(BLOCK + 1)), 1):
-            try:
-                yield line.decode("utf-8-sig" if number == 1 else "utf-8")
-            except UnicodeDecodeError as error:
-                raise InputError(
-                    f"{file}, line {number}, column {error.start + 1}: not UTF-8 (byte {line[error.start]:#04x})"
-                ) from None
 
 
 def _read_rdf(file: Path) -> Rows:
@@ -539,7 +420,7 @@ def _read_rdf(file: Path) -> Rows:
                 continue
             yield [_rdf_name(term) for term in (quad.subject, quad.predicate, quad.object)]
 
-    with _open_bytes(file) as stream:
+    with open_bytes(file) as stream:
         try:
             table = _in_columns(file, rows(stream))
         except SyntaxError as error:

@@ -159,7 +159,7 @@ class RuleTable:
             columns = (*columns, GIVEN)
             for row, given, fixed in zip(rows, self.given.tolist(), self.fixed.tolist(), strict=True):
                 row[GIVEN] = None if math.isnan(given) else f"={given}" if fixed else str(given)
-        if (self.groundings != NOT_COUNTED).any():
+        if (self.groundings != NOT_COUNTED).any() or not np.isnan(self.standard_error).all():
             columns = (*columns, *REPORT)
             for row, error in zip(rows, self.standard_error.tolist(), strict=True):
                 row["standard_error"] = None if math.isnan(error) else error

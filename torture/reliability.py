@@ -114,10 +114,11 @@ def page(results: Mapping[str, Any], fuzzing: Mapping[str, Any]) -> str:
         parts.append(_table(("fault", "tried", "survived", "lost"), rows, sums.values()))
     if fuzzing:
         rows = [
-            (f"`fuzz/{name}.py`", *(f[k] for k in ("executions", "minutes", "findings"))) for name, f in fuzzing.items()
+            (f"`fuzz/{name}.py`", *(f[k] for k in ("executions", "minutes", "findings", "fixed")))
+            for name, f in fuzzing.items()
         ]
         parts.append("## Fuzzing\n\nCoverage-guided (atheris), by `make fuzz`; the corpus is kept and is a test.\n")
-        parts.append(_table(("target", "executions", "minutes", "findings"), rows))
+        parts.append(_table(("target", "executions", "minutes", "open findings", "fixed ones"), rows))
     return "\n".join(parts)
 
 

@@ -27,6 +27,9 @@ def reproduce(
     together: Annotated[
         bool, typer.Option("--together", help="All systems of Tables 1 and 2 in one, on the same rules.")
     ] = False,
+    by_iteration: Annotated[
+        bool, typer.Option("--history", help="Every run by EM iteration: what was accepted, and test MRRs.")
+    ] = False,
     train: Annotated[bool, typer.Option("--run", help="Train what is missing; the cost is said first.")] = False,
     only: Annotated[
         list[str] | None, typer.Option("--only", help="Only this row; or a run's name: that run alone.")
@@ -65,6 +68,8 @@ def reproduce(
     whole = paper().altered(graph, parse_assignments(assignments or []))
     chosen = [whole.table(key) for key in tables or whole.tables]
     rows = _selected(whole, [t.key for t in chosen], only or [], data or [])
+    named = {name.lower() for name in only or [] if name not in whole.runs}
+    by_name = [row for row in rows if not only or row.name.lower() in named]  # of a run's name, that run alone counts
     own = bool(graph or assignments)  # figures that are not the paper's rows do not go among those that are
     out = out or (RUNS if graph is None else Path("runs") / f"paper-on-{Path(graph).name}")
     results = results or (out / "results" if own or not RESULTS.is_dir() else RESULTS)
@@ -74,9 +79,7 @@ def reproduce(
             print(f"{place}: {add_entry(results, run, entry, whole)}, seed {entry['seed']}", file=sys.stderr)
     if train:
         wanted = [whole.runs[name] for name in only or [] if name in whole.runs]
-        named = {name.lower() for name in only or [] if name not in whole.runs}
-        asked = [row for row in rows if not only or row.name.lower() in named]
-        wanted += [run for run in comparison.needed(asked, whole.runs) if run not in wanted]
+        wanted += [run for run in comparison.needed(by_name, whole.runs) if run not in wanted]
         options = {key: value for key, value in (("device", device), ("threads", threads)) if value is not None}
         configs = [(run, run.config(seed).with_values(options)) for run in wanted for seed in parse_seeds(seeds)]
         _train(whole, configs, out, results, commit)
@@ -91,6 +94,10 @@ def reproduce(
         return
     if together:
         _show_together(whole, found, data or [], graph is None, as_json)
+        return
+    if by_iteration:
+        asked = {run for row in by_name for line in row.lines for run in line.runs} | set(only or [])
+        _show_history({name: result for name, result in found.items() if name in asked}, as_json)
         return
     shown = comparison.as_json(chosen, rows, found)
     if as_json:
@@ -193,6 +200,22 @@ def _show_together(whole: "Paper", found: Mapping[str, Any], data: Sequence[str]
         ]
         title = "All systems of Tables 1 and 2 on the same rules: ours (the paper's)"
         screen.print(table(title, ["system", "rules", *columns], lines))
+
+
+def _show_history(found: Mapping[str, Any], as_json: bool) -> None:
+    from plogicnet.cli.show import console, table
+    from plogicnet.reproduction.history import COUNTS, NAMES, TITLES, cells, history
+
+    rows = history(found)
+    if as_json:
+        print_json({"history": rows})
+        return
+    first = len(NAMES) + len(COUNTS)
+    parts = {"Hidden triples that were accepted": range(len(NAMES), first), "Test MRR": range(first, len(TITLES))}
+    for title, columns in parts.items():
+        shown = [*range(len(NAMES)), *columns]
+        lines = [[cells(row)[i] for i in shown] for row in rows]
+        console().print(table(f"{title}, by EM iteration", [TITLES[i] for i in shown], lines))
 
 
 def _states(about: Mapping[str, Any]) -> Any:

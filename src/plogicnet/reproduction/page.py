@@ -11,6 +11,8 @@ import yaml
 from plogicnet.errors import InputError
 from plogicnet.files import replacing, write_text
 from plogicnet.reproduction.comparison import FIGURE_OF_MARK, TITLES, Found, far, find, shown, state
+from plogicnet.reproduction.history import TITLES as HISTORY_TITLES
+from plogicnet.reproduction.history import cells, history
 from plogicnet.reproduction.overview import ABSENT, FIGURES, overview
 from plogicnet.reproduction.results import Json
 from plogicnet.reproduction.tables import Line, Paper, Row, Table
@@ -19,6 +21,8 @@ log = logging.getLogger(__name__)
 PLOT = "images/convergence.svg"
 OVERVIEW = "overview"
 """What the text on all systems together is called among the notes."""
+HISTORY = "history"
+"""And the text on every run by EM iteration."""
 HEADING = """<!-- made by `plogicnet reproduce --write docs/reproduction.md`; edit reproduction-notes.yaml instead -->
 # The paper, reproduced
 
@@ -82,18 +86,28 @@ def page(paper: Paper, results: Mapping[str, Json], notes: Notes) -> str:
         >>> page(paper(), {}, Notes("", {}, {})).splitlines()[1]
         '# The paper, reproduced'
     """
-    parts = [HEADING + notes.opening, _summary(paper, results), "## All systems together"]
-    parts += [notes.tables[OVERVIEW].strip()] if OVERVIEW in notes.tables else []
-    parts.append(_together(overview(paper, results)))
+    parts = [HEADING + notes.opening, _summary(paper, results)]
+    parts += ["## All systems together", *_section(OVERVIEW, notes), _together(overview(paper, results))]
     for table in paper.tables.values():
-        parts.append(f"## {_title(table)}")
-        if table.key in notes.tables:
-            parts.append(notes.tables[table.key].strip())
+        parts += [f"## {_title(table)}", *_section(table.key, notes)]
         if table.key == "fig2" and convergence(table, results):
             parts.append(f"![Hits@1 by EM iteration]({PLOT})")
         parts += [_grid(table, dataset, results) for dataset in table.datasets]
         parts += _discussion(table, results, notes)
+    parts += ["## Every run, by EM iteration", *_section(HISTORY, notes), _history(history(results))]
     return "\n\n".join(parts) + "\n"
+
+
+def _section(key: str, notes: Notes) -> list[str]:
+    """What is said at the head of a part of the page."""
+    return [notes.tables[key].strip()] if key in notes.tables else []
+
+
+def _history(rows: Sequence[Json]) -> str:
+    """A row an iteration of a run."""
+    titles = [_text(title) for title in HISTORY_TITLES]
+    lines = [f"| {' | '.join(titles)} |", "|---|" + "--:|" * (len(titles) - 1)]
+    return "\n".join(lines + [f"| {' | '.join(cells(row))} |" for row in rows])
 
 
 def _title(table: Table) -> str:

@@ -18,6 +18,7 @@ from plogicnet.reproduction.watching import watching
 from small import write_small_graph
 from stopping import StoppedError, stop_at
 
+COMMITTED = Path(__file__).parents[2] / "docs" / "results" / "paper"
 QUICK = [
     *("--device", "cpu", "--threads", "1"),
     *("--set", "kge.steps=20", "--set", "kge.dim=16", "--set", "kge.batch=64"),
@@ -192,3 +193,52 @@ def test_nothing_is_trained_unasked(call: Call, tmp_path: Path) -> None:
 def test_mistakes_are_said_in_words(call: Call, words: tuple[str, ...], message: str) -> None:
     code, _, err = call("reproduce", *words)
     assert (code, message in err) == (2, True), err
+
+
+def test_a_graph_without_test_triples_is_refused_before_training(call: Call, tmp_path: Path) -> None:
+    (tmp_path / "mine.tsv").write_text("".join(f"a{i}\tr\ta{i + 1}\n" for i in range(30)))
+    code, _, err = call("reproduce", "--run", "--only", "fb15k-blp", "--graph", "mine.tsv", *QUICK)
+    assert (code, "there are no test triples" in err, "data convert mine.tsv DIRECTORY" in err) == (2, True, True), err
+    assert not (tmp_path / "runs").exists()
+
+
+def test_without_seeds_one_that_has_been_run_will_do(call: Call, small: Path) -> None:
+    words = ("reproduce", "--run", "--only", "fb15k-mln", "--graph", small, *QUICK)
+    assert call(*words, "--seeds", "3")[0] == 0
+    code, out, err = call(*words)
+    assert (code, "trainings to do: none" in err, "1 seed" in out) == (0, True, True), err
+    code, out, err = call(*words, "--seeds", "0,3")
+    assert (code, "trainings to do: fb15k-mln (seed 0)" in err, "2 seeds" in out) == (0, True, True), err
+
+
+def test_where_there_are_no_results_it_says_where_they_are(call: Call) -> None:
+    code, _, err = call("reproduce", "9", "--set", "kge.steps=3")
+    assert code == 0
+    assert "docs/results/paper of the repository" in err
+    assert "`plogicnet reproduce 9 --set kge.steps=3 --run`" in err
+
+
+@pytest.mark.parametrize("words", [("--run",), ("fig2",)])
+def test_all_systems_together_are_only_shown(words: tuple[str, ...], call: Call) -> None:
+    code, _, err = call("reproduce", "--together", *words)
+    assert (code, "leave --run and the tables' names out" in err) == (2, True)
+
+
+def test_seeds_are_looked_at_even_where_nothing_is_trained(call: Call) -> None:
+    code, _, err = call("reproduce", "--seeds", "a")
+    assert (code, "--seeds a" in err) == (2, True)
+
+
+def test_a_table_of_no_results_is_named(call: Call) -> None:
+    code, _, err = call("reproduce", "7")
+    assert (code, "Tables 6 and 7 are of its data sets and settings" in err) == (2, True)
+
+
+@pytest.mark.parametrize(("width", "run"), [("80", "nne_aer-same"), ("140", "fb15k-nne_aer-same")])
+def test_lines_name_their_runs_on_any_screen(width: str, run: str, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", width)
+    code, out, _ = call("reproduce", "9", "--results", COMMITTED)
+    assert (code, f" {run} " in out, "fb15k-nne_aer-same" in out) == (0, True, width == "140")
+    assert max(map(len, out.splitlines())) <= int(width)
+    code, out, _ = call("reproduce", "9", "--list", "--results", COMMITTED)
+    assert (code, "wn18-nne_aer" in out) == (0, True)

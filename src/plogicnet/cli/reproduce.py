@@ -1,7 +1,7 @@
 """The command that reproduces the paper: trains what a table needs, and prints ours beside the paper's."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 RUNS = Path("runs/paper")
 RESULTS = Path("docs/results/paper")
+WIDE = 110
+"""Columns of a screen on which a line has room for the name of its run."""
 
 
 def reproduce(
@@ -35,7 +37,9 @@ def reproduce(
         list[str] | None, typer.Option("--only", help="Only this row; or a run's name: that run alone.")
     ] = None,
     data: Annotated[list[str] | None, typer.Option("--data", help="Only this data set.")] = None,
-    seeds: Annotated[str, typer.Option("--seeds", help="With --run: the seeds, as 0,1.")] = "0",
+    seeds: Annotated[
+        str | None, typer.Option("--seeds", help="With --run: the seeds, as 0,1; else 0 where no seed has been run.")
+    ] = None,
     graph: Annotated[
         str | None, typer.Option("--graph", help="With --run: the same rows on another graph, as umls.")
     ] = None,
@@ -65,6 +69,9 @@ def reproduce(
     from plogicnet.reproduction.results import add_entry, collected, is_of, read_results
     from plogicnet.reproduction.tables import paper
 
+    if together and (train or tables):
+        raise InputError("--together shows what has been run of Tables 1 and 2; leave --run and the tables' names out")
+    asked_seeds = None if seeds is None else parse_seeds(seeds)
     whole = paper().altered(graph, parse_assignments(assignments or []))
     chosen = [whole.table(key) for key in tables or whole.tables]
     rows = _selected(whole, [t.key for t in chosen], only or [], data or [])
@@ -81,8 +88,7 @@ def reproduce(
         wanted = [whole.runs[name] for name in only or [] if name in whole.runs]
         wanted += [run for run in comparison.needed(by_name, whole.runs) if run not in wanted]
         options = {key: value for key, value in (("device", device), ("threads", threads)) if value is not None}
-        configs = [(run, run.config(seed).with_values(options)) for run in wanted for seed in parse_seeds(seeds)]
-        _train(whole, configs, out, results, commit)
+        _train(whole, _pending(wanted, asked_seeds, options, out, results), out, results, commit)
     elif graph is not None and not results.is_dir():
         raise InputError(f"nothing has been run on {graph} yet; --run trains, and says the cost first")
     found = {n: r for n, r in read_results(results).items() if n in whole.runs and is_of(r, whole.runs[n])}
@@ -108,10 +114,18 @@ def reproduce(
     screen = console()
     for table, about in zip(chosen, shown, strict=True):
         if about["rows"]:
-            screen.print(_states(about) if show_list else _beside(about, table.figures, graph))
+            parts = [_states(about)] if show_list else _beside(about, table.figures, graph, screen.width >= WIDE)
+            screen.print(*parts, sep="\n")
+    lines = [line for about in shown for row in about["rows"] for line in row["ours"]]
+    if not show_list and graph is None and any(line.get("far") for line in lines):
+        print("far: more than .01 MRR from the printed figure (3 % of triples, 2 points of precision)", file=sys.stderr)
     waiting = sum(row["state"] == "not run yet" for about in shown for row in about["rows"])
     if waiting and not train:
-        again = " ".join(["plogicnet reproduce", *(tables or []), "--run"])
+        altered = [*(["--graph", graph] if graph else []), *(f"--set {each}" for each in assignments or [])]
+        again = " ".join(["plogicnet reproduce", *(tables or []), *altered, "--run"])
+        if not results.is_dir():
+            known = f"those of the paper's rows are in {RESULTS} of the repository; --results names another place"
+            print(f"no results are in {results}; {known}", file=sys.stderr)
         print(f"{waiting} rows have not been run yet; `{again}` trains them", file=sys.stderr)
 
 
@@ -135,34 +149,45 @@ def _selected(whole: "Paper", tables: list[str], only: list[str], data: list[str
     return [row for row in rows if matches(row)]
 
 
+def _pending(
+    wanted: "Sequence[Run]", seeds: Sequence[int] | None, options: Mapping[str, object], out: Path, results: Path
+) -> "list[tuple[Run, Config, Path]]":
+    """What is to be trained, and where: the seeds that are asked for, or one of each run that has none yet."""
+    from plogicnet.reproduction.results import is_of, is_whole, iterations_of, read_results
+
+    there, pending = read_results(results), []
+    for run in wanted:
+        result = there.get(run.name)
+        entries = {e["seed"]: e for e in result["by_seed"]} if result and is_of(result, run) else {}
+        done = [seed for seed, entry in entries.items() if is_whole(entry, iterations_of(run.config(seed)))]
+        for seed in seeds or ([] if done else list(entries)[:1] or [0]):
+            config, folder = run.config(seed).with_values(options), out / run.name / f"seed-{seed}"
+            if seed not in done:
+                if (folder / "run.json").exists():
+                    require_same(folder, config)
+                pending.append((run, config, folder))
+    return pending
+
+
 def _train(
-    whole: "Paper",
-    wanted: "Sequence[tuple[Run, Config]]",
-    out: Path,
-    results: Path,
-    commit: str | None,
+    whole: "Paper", pending: "Sequence[tuple[Run, Config, Path]]", out: Path, results: Path, commit: str | None
 ) -> None:
-    """Trains each run unless its result is there, and writes its JSON as soon as it is done."""
+    """Trains each run, and writes its JSON as soon as it is done."""
     from plogicnet.graph import open_graph
     from plogicnet.progress import for_stderr
-    from plogicnet.reproduction.results import add_entry, entry_of, is_of, is_whole, iterations_of, read_results
+    from plogicnet.reproduction.results import add_entry, entry_of
     from plogicnet.reproduction.watching import watching
     from plogicnet.run import is_complete
 
-    there = read_results(results)
-    pending = []
-    for run, config in wanted:
-        result = there.get(run.name)
-        entries = result["by_seed"] if result and is_of(result, run) else []
-        entry = next((e for e in entries if e["seed"] == config.seed), None)
-        if entry is None or not is_whole(entry, iterations_of(config)):
-            folder = out / run.name / f"seed-{config.seed}"
-            if (folder / "run.json").exists():
-                require_same(folder, config)
-            pending.append((run, config, folder))
+    graphs = {d: open_graph(d, progress=for_stderr()) for d in dict.fromkeys(run.dataset for run, *_ in pending)}
+    for name, graph in graphs.items():
+        if not len(graph.test):
+            raise InputError(
+                f"{name}: there are no test triples, and the tables rank those; give a directory with train, valid and"
+                f" test, as `plogicnet data convert {name} DIRECTORY --split 0.8,0.1,0.1` makes one"
+            )
     names = ", ".join(f"{run.name} (seed {config.seed})" for run, config, _ in pending)
     print(f"trainings to do: {names or 'none'}", file=sys.stderr)
-    graphs = {d: open_graph(d, progress=for_stderr()) for d in dict.fromkeys(run.dataset for run, *_ in pending)}
     # once for all that take the same time
     todo = {(run.dataset, config.kge, config.em): config for run, config, f in pending if not is_complete(f)}
     for (dataset, *_), config in todo.items():
@@ -192,7 +217,7 @@ def _show_together(whole: "Paper", found: Mapping[str, Any], data: Sequence[str]
         return
     screen, names = console(), list(rows[0]["cells"])
     # side by side where the screen is wide enough, else one below the other
-    for group in [names] if screen.width >= 24 + 28 * len(names) else [[name] for name in names]:
+    for group in [names] if screen.width >= 24 + 34 * len(names) else [[name] for name in names]:
         columns = [f"{d} {TITLES[figure]}" for d in group for figure in FIGURES]
         lines = [
             [row["system"], row["rules"], *(beside(row["cells"][d], figure) for d in group for figure in FIGURES)]
@@ -221,35 +246,37 @@ def _show_history(found: Mapping[str, Any], as_json: bool) -> None:
 def _states(about: Mapping[str, Any]) -> Any:
     from plogicnet.cli.show import table
 
-    cells = [[row["dataset"], row["row"], row["state"]] for row in about["rows"]]
-    return table(_title(about), ["data set", "row", "state"], cells)
+    cells = []
+    for row in about["rows"]:
+        runs = dict.fromkeys(line["run"] if line["seeds"] else line["runs"][0] for line in row["ours"])
+        cells.append([row["dataset"], row["row"], row["state"], ", ".join(runs)])
+    return table(_title(about), ["data set", "row", "state", "runs"], cells)
 
 
 def _title(about: Mapping[str, Any]) -> str:
     return f"Table {about['table']}: {about['title']}".replace("Table fig2", "Figure 2")
 
 
-def _beside(about: Mapping[str, Any], figures: Sequence[str], graph: str | None) -> Any:
-    """A table's rows: what is printed (nothing is, of another graph), then our lines, those far from it marked."""
+def _beside(about: Mapping[str, Any], figures: Sequence[str], graph: str | None, wide: bool) -> Iterator[Any]:
+    """A table a data set: what is printed (nothing is, of another graph), then our lines, those far from it marked."""
     from plogicnet.cli.show import table
     from plogicnet.reproduction.comparison import TITLES, shown
 
-    cells: list[list[object]] = []
-    for row in about["rows"]:
-        theirs = graph is None and bool(row["paper"])
-        where = row["dataset"] if graph is None else f"{graph}, as {row['dataset']}"
-        printed = [row["paper"].get(figure, "") for figure in figures]
-        if theirs:
-            note = "" if row["ours"] else row["state"]
-            cells.append([where, row["row"], "paper", *printed, note])
-        for line in row["ours"]:
-            what = ", ".join(filter(None, [line["system"], f"iteration {line['iteration']}"]))
-            what += "" if line["ties"] == "realistic" else f", {line['ties']} ties"
-            start = [where, "" if theirs else row["row"], what]
-            if not line["seeds"]:
-                cells.append([*start, *[""] * len(figures), f"not run yet, {line['runs'][0]}"])
-                continue
-            values = [shown(figure, line["figures"].get(figure)) for figure in figures]
-            seeds = f"{line['seeds']} seed{'s' * (line['seeds'] != 1)}, {line['run']}"
-            cells.append([*start, *values, seeds + (" (far)" if theirs and line["far"] else "")])
-    return table(_title(about), ["data set", "row", "", *(TITLES[f] for f in figures), ""], cells)
+    for dataset in dict.fromkeys(row["dataset"] for row in about["rows"]):
+        cells: list[list[object]] = []
+        for row in (row for row in about["rows"] if row["dataset"] == dataset):
+            theirs = graph is None and bool(row["paper"])
+            if theirs:
+                printed = [row["paper"].get(figure, "") for figure in figures]
+                cells.append([row["row"], "printed", *printed, "" if row["ours"] else row["state"]])
+            for line in row["ours"]:
+                what = ", ".join(filter(None, [line["system"], f"iteration {line['iteration']}"]))
+                what += "" if line["ties"] == "realistic" else f", {line['ties']} ties"
+                note = f"{line['seeds']} seed{'s' * (line['seeds'] != 1)}" if line["seeds"] else "not run yet"
+                run = line["run"] if line["seeds"] else line["runs"][0]
+                note += f", {run if wide else run.removeprefix(f'{dataset}-')}"
+                note += " (far)" if theirs and line["seeds"] and line["far"] else ""
+                values = [shown(f, line["figures"].get(f)) for f in figures] if line["seeds"] else [""] * len(figures)
+                cells.append(["" if theirs else row["row"], what, *values, note])
+        where = dataset if graph is None else f"{graph}, as {dataset}"
+        yield table(f"{_title(about)}: {where}", ["row", "", *(TITLES[f] for f in figures), ""], cells)

@@ -132,7 +132,10 @@ class Paper:
     def table(self, key: str) -> Table:
         """A table by its number, or fig2."""
         if key not in self.tables:
-            raise InputError(f"no table {key!r}.{nearest(key, list(self.tables))} There are: {', '.join(self.tables)}.")
+            raise InputError(
+                f"no table {key!r}.{nearest(key, list(self.tables))} There are: {', '.join(self.tables)};"
+                " the paper's Tables 6 and 7 are of its data sets and settings."
+            )
         return self.tables[key]
 
     def rows_of(self, run: str) -> list[Row]:

@@ -1,6 +1,7 @@
 """The settings: YAML in and out, --set, and errors that teach."""
 
 import dataclasses
+import re
 
 import pytest
 import yaml
@@ -54,8 +55,11 @@ def test_later_wins_over_earlier() -> None:
         ("em.lambda=.inf", ["out of range"]),
         ("em.lambda=much", ["em.lambda: 'much' is not allowed; a number or one of auto"]),
         ("em.rules=1", ["em.rules: 1 is not allowed; true or false"]),
-        ("rules.patterns=inverse", ["rules.patterns: 'inverse' is not allowed; a list, each item one of composition"]),
+        ("rules.patterns=inverse", ["'inverse' is not allowed; a list, as [inverse], each item one of composition, "]),
+        ("rules.patterns=inverse,symmetric", ["a list, as [inverse, symmetric], each item"]),
+        ("rules.patterns=circle", ["a list, as [composition], each item"]),
         ("rules.patterns=[circle]", ["rules.patterns: ['circle'] is not allowed"]),
+        ("em.lambda_grid=much", ["em.lambda_grid: 'much' is not allowed; a list, as [0.5], each item a number"]),
         ("mln.hidden_premises=true", ["one of false, sampled"]),
         ("kge=3", ["kge holds the settings model, dim"]),
         ("kge.dim.x=3", ["kge.dim is one value and holds no settings"]),
@@ -67,6 +71,15 @@ def test_a_mistake_is_named_with_the_nearest_key_or_the_allowed_values(assignmen
     with pytest.raises(InputError) as caught:
         Config().with_assignments([assignment])
     assert all(word in str(caught.value) for word in words), caught.value
+
+
+@pytest.mark.parametrize("key", [key for key, value in leaves(Config()).items() if isinstance(value, tuple)])
+def test_where_a_list_is_meant_the_message_shows_one_that_is_accepted(key: str) -> None:
+    item = leaves(Config())[key][-1]  # type: ignore[index]
+    with pytest.raises(InputError) as caught:
+        Config().with_assignments([f"{key}={item}"])
+    shown = re.findall(r"a list, as (\[.*?\])", str(caught.value))
+    assert leaves(Config().with_assignments([f"{key}={shown[0]}"]))[key] == (item,)
 
 
 @pytest.mark.parametrize(

@@ -371,7 +371,7 @@ def _checked(value: object, hint: Any, about: Mapping[str, Any], key: str) -> ob
     """The value in the setting's type, within its range."""
     good, converted = _converted(value, hint)
     if not good:
-        raise InputError(f"{key}: {value!r} is not allowed; {_allowed(hint)}")
+        raise InputError(f"{key}: {value!r} is not allowed; {_allowed(hint, value)}")
     if isinstance(converted, tuple) and len(set(converted)) < len(converted):
         raise InputError(f"{key}: {value!r} gives the same twice")
     if converted == () and about.get("low") is not None:
@@ -419,16 +419,29 @@ def _same(allowed: object, value: object) -> bool:
     return type(allowed) is type(value) and allowed == value
 
 
-def _allowed(hint: Any) -> str:
-    """The allowed values in words."""
+def _allowed(hint: Any, value: object) -> str:
+    """The allowed values in words; of a list, also how the refused value is written as one."""
     origin = get_origin(hint)
     if origin in (Union, types.UnionType):
-        return " or ".join(_allowed(part) for part in get_args(hint))
+        return " or ".join(_allowed(part, value) for part in get_args(hint))
     if origin is Literal:
         return "one of " + ", ".join(_scalar(v) for v in get_args(hint))
     if origin is tuple:
-        return f"a list, each item {_allowed(get_args(hint)[0])}"
+        return f"a list, as {_listed(value, hint)}, each item {_allowed(get_args(hint)[0], value)}"
     return {bool: "true or false", int: "a whole number", float: "a number"}[hint]
+
+
+def _listed(value: object, hint: Any) -> str:
+    """A list as it is written: of the value's own items, between commas, where they are allowed ones."""
+    items = [item.strip() for item in str(value).split(",")]
+    if not _converted(items, hint)[0]:
+        items = [_example(get_args(hint)[0])]
+    return f"[{', '.join(items)}]"
+
+
+def _example(hint: Any) -> str:
+    """Some value of a type."""
+    return _scalar(get_args(hint)[0]) if get_origin(hint) is Literal else {bool: "true", int: "1", float: "0.5"}[hint]
 
 
 def require_plain(text: str, source: str) -> None:

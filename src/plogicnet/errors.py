@@ -35,6 +35,16 @@ def shown(name: str) -> str:
     return f"{name[:LONGEST_SHOWN]!r}{more}"
 
 
+def many(count: int, one: str, more: str | None = None) -> str:
+    """A count for a message, with its noun, whose plural may be given.
+
+    Example:
+        >>> many(1, "triple"), many(1_000, "triple"), many(2, "entity", "entities")
+        ('1 triple', '1,000 triples', '2 entities')
+    """
+    return f"{count:,} {one if count == 1 else more or f'{one}s'}"
+
+
 def nearest(name: str, names: "list[str] | tuple[str, ...]", prefix: str = "") -> str:
     """A hint with the known names nearest to a mistyped one, or an empty string.
 

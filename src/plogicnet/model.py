@@ -13,7 +13,7 @@ from plogicnet.baselines import report as report_on_rules
 from plogicnet.baselines import require_sense, vectors_alone
 from plogicnet.config import Config
 from plogicnet.em import Outcome, Watch, begin, refit, run_em, systems, ties
-from plogicnet.errors import InputError
+from plogicnet.errors import InputError, many
 from plogicnet.evaluation import (
     Calibration,
     calibrate_twice,
@@ -115,7 +115,8 @@ class PLogicNet:
         _use_threads(config)
         graph = graph.with_validation(config.seed)
         if graph.held_out:
-            log.warning("no valid split: %d training triples are held out for λ and calibration", graph.held_out)
+            told = many(graph.held_out, "training triple is", "training triples are")
+            log.warning("no valid split: %s held out for λ and calibration", told)
         if out is not None:
             if run.is_complete(Path(out)):
                 raise InputError(f"{out}: a finished run is there; name another directory or remove it")
@@ -213,8 +214,8 @@ class PLogicNet:
         scores = outcome.rule_model.scores(graph)
         if 0 < len(graph.valid) < FEW:
             log.warning(
-                "only %d validation triples: λ, probabilities and figures on valid are rough; %d or more are better",
-                len(graph.valid),
+                "only %s: λ, probabilities and figures on valid are rough; %d or more are better",
+                many(len(graph.valid), "validation triple"),
                 FEW,
             )
         labels = sample(graph, "valid", ["train", "valid"], config.seed)

@@ -145,13 +145,23 @@ def test_warnings_have_counts(tmp_path: Path) -> None:
     name = tmp_path.name
     assert done.stderr.splitlines() == [
         f"{name}: 2 duplicate triples dropped",
-        f"{name}: 1 triples of valid are in train too",
-        f"{name}: 1 triples of test are in train too",
+        f"{name}: 1 triple of valid is in train too",
+        f"{name}: 1 triple of test is in train too",
         f"{name}: 2 triples of test are in valid too",
-        f"{name}: 1 entities of valid are not in train",
-        f"{name}: 1 relations of valid are not in train",
-        f"{name}: 1 entities of test are not in train",
-        f"{name}: 1 relations of test are not in train",
+        f"{name}: 1 entity of valid is not in train",
+        f"{name}: 1 relation of valid is not in train",
+        f"{name}: 1 entity of test is not in train",
+        f"{name}: 1 relation of test is not in train",
+    ]
+
+
+def test_of_one_the_noun_is_singular_and_of_more_it_is_not(tmp_path: Path) -> None:
+    (tmp_path / "train.txt").write_bytes(GOOD * 2)
+    (tmp_path / "test.txt").write_bytes(b"anna\tlikes\tcarl\nanna\thates\tdan\n")
+    assert info(tmp_path, ".").stderr.splitlines() == [
+        f"{tmp_path.name}: 1 duplicate triple dropped",
+        f"{tmp_path.name}: 2 entities of test are not in train",
+        f"{tmp_path.name}: 2 relations of test are not in train",
     ]
 
 

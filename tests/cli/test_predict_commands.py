@@ -116,6 +116,34 @@ def test_completion_on_the_screen_and_of_the_best(call: Call, run: Path, model: 
     assert every["written"] == n * n * m - len(model.fitted.graph.train) > len(best)
 
 
+def test_the_title_says_of_how_many_the_shown_are_the_best(call: Call, run: Path, tmp_path: Path) -> None:
+    out = tmp_path / "missing.tsv"
+    complete = ("predict", run, "--complete", "--min-probability", 0.1, "--out", out)
+    text = call(*complete)[1]
+    written = len(out.read_text().splitlines()) - 1
+    assert written > 20
+    assert text.startswith(f"the 10 most probable of {written} triples")
+    assert f"{written} predictions written to" in text
+    few = call(*complete, "--top", 7)[1]
+    assert few.startswith("7 triples")
+    assert "7 predictions written to" in few
+    one = call(*complete, "--top", 1)[1]
+    assert one.startswith("1 triple ")
+    assert "1 prediction written to" in one
+
+
+def test_a_completion_is_written_by_relation_and_head_and_for_each_the_most_probable_first(
+    call: Call, run: Path, model: PLogicNet, tmp_path: Path
+) -> None:
+    out, graph = tmp_path / "missing.parquet", model.fitted.graph
+    answer(call, "predict", run, "--complete", "--min-probability", 0.1, "--out", out)
+    order = [
+        (graph.relations.id(row["relation"]), graph.entities.id(row["head"]), -row["probability"])
+        for row in pq.read_table(out).to_pylist()
+    ]
+    assert order == sorted(order)
+
+
 def test_triples_in_their_order_or_the_best_of_them(call: Call, run: Path, model: PLogicNet, tmp_path: Path) -> None:
     graph = model.fitted.graph
     file = tmp_path / "asked.csv"

@@ -1,8 +1,11 @@
 """The doctor: every count by brute force, the levels at their thresholds, and the benchmarks' leakage."""
 
+import ast
 import itertools
 import json
 import os
+import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -70,6 +73,7 @@ def expected(graph: KnowledgeGraph) -> dict[str, tuple[int, float | None]]:
     uses, degrees = Counter(r for _, r, _ in train), Counter(e for h, _, t in train for e in {h, t})
     add("relations with one triple", [r for r in uses if uses[r] == 1], len(graph.relations))
     add("entities with one triple", [e for e in degrees if degrees[e] == 1], len(graph.entities))
+    result["look-alike names"] = 0, 0.0  # these graphs' names are e0, e1, ...; others below
     lines = sum(len(rows) for rows in splits.values()) + graph.duplicates
     result["double lines"] = graph.duplicates, graph.duplicates / lines
     return result
@@ -239,7 +243,61 @@ def test_the_levels_of_unseen_names(unseen: int, level: str) -> None:
         split_rows = held_out[:40], [*held_out[40:], *rows]
         finding = by_check(numbered_graph(103, 2, train, *split_rows))[check]
         assert (finding.level, finding.count, finding.share) == (level, unseen, unseen / 100)
-        assert not unseen or f"{unseen} in test, of 1 {check.split()[1]}" in finding.message
+        noun = {"unseen entities": "entity", "unseen relations": "relation"}[check]
+        assert not unseen or f"{unseen} in test, of 1 {noun};" in finding.message
+
+
+def alike(one: str, other: str) -> bool:
+    """The obvious way: runs of white space are one space, and none is at the ends."""
+    plain = (re.sub(r"\s+", " ", unicodedata.normalize("NFC", name)).strip() for name in (one, other))
+    return one != other and len(set(plain)) == 1
+
+
+LOOK_ALIKES = st.text(st.sampled_from(["a", "e", "\u00e9", "\u0301", " ", "\u00a0", "\t"]), min_size=1, max_size=4)
+
+
+@settings(deadline=None)
+@given(st.lists(LOOK_ALIKES, min_size=2, unique=True), st.lists(LOOK_ALIKES, min_size=1, unique=True))
+def test_look_alikes_against_every_pair(entities: list[str], relations: list[str]) -> None:
+    rows = [(entities[0], relation, entity) for relation in relations for entity in entities]
+    finding = by_check(KnowledgeGraph.from_names(rows))["look-alike names"]
+    names = [name for kind in (entities, relations) for name in kind if any(alike(name, other) for other in kind)]
+    assert finding.count == len(names)
+    assert finding.share == len(names) / (len(entities) + len(relations))
+    assert bool(finding.examples) == bool(names)
+    for example in finding.examples:
+        shown = [ast.literal_eval(name) for name in example.split(" and ")]
+        assert all(alike(*pair) for pair in itertools.combinations(shown, 2))
+
+
+@pytest.mark.parametrize(
+    ("names", "example"),
+    [
+        (["cara", " cara "], "'cara' and ' cara '"),
+        ([" cara", "cara "], "' cara' and 'cara '"),
+        (["the  sea", "the sea"], "'the sea' and 'the  sea'"),
+        (["the sea", "the\u00a0sea"], r"'the sea' and 'the\xa0sea'"),
+        (["caf\u00e9 ", "caf\u00e9"], "'caf\u00e9' and 'caf\u00e9 '"),
+        (["caf\u00e9", "cafe\u0301"], r"'caf\xe9' and 'cafe\u0301'"),
+        (["cara", "Cara"], None),
+        (["the sea", "thesea"], None),
+    ],
+)
+def test_look_alikes_are_shown_in_quotes(names: list[str], example: str | None) -> None:
+    for rows in ([(name, "knows", "ben") for name in names], [("anna", name, "ben") for name in names]):
+        assert by_check(KnowledgeGraph.from_names(rows))["look-alike names"].examples == ((example,) if example else ())
+
+
+def test_an_entity_and_a_relation_are_no_look_alikes() -> None:
+    assert counts(KnowledgeGraph.from_names([("knows", " knows", "ben")]))["look-alike names"] == 0
+
+
+@pytest.mark.parametrize(("others", "level"), [(0, "warning"), (196, "warning"), (197, "note")])
+def test_from_when_look_alikes_are_warned_of(others: int, level: str) -> None:
+    rows = [("ben", "knows", name) for name in ("cara", "cara ", *(f"e{i}" for i in range(others)))]
+    finding = by_check(KnowledgeGraph.from_names(rows))["look-alike names"]
+    assert (finding.level, finding.count) == (level, 2)
+    assert "write it in one way" in finding.message
 
 
 def test_the_level_is_the_worst_and_all_of_it_is_json() -> None:

@@ -248,7 +248,7 @@ def test_mistakes_are_answered_in_words(client: httpx.Client) -> None:
     assert "offset" in error(client, 422, "/api/rules", offset=-1)
     assert "name" in error(client, 422, "/api/entity")
     assert "name" in error(client, 422, "/api/entity", name="z" * 8193)
-    assert "there are" in error(client, 404, "/api/rule", number=10**6)
+    assert "the run has" in error(client, 404, "/api/rule", number=10**6)
     assert error(client, 404, "/api/nothing") == error(client, 404, "/nothing") == "nothing is here"
 
 

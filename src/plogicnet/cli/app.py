@@ -30,6 +30,7 @@ from plogicnet.cli.settings import (
     print_json,
 )
 from plogicnet.cli.train import load_run, new_run, refit, resume, train
+from plogicnet.errors import many
 from plogicnet.memory import limit_memory
 
 app = typer.Typer(
@@ -123,7 +124,7 @@ def evaluate(
     from plogicnet.cli.show import console, metrics_table
 
     screen = console()
-    screen.print(metrics_table(f"{split} ({len(model.fitted.graph.split(split)):,} triples, filtered)", result))
+    screen.print(metrics_table(f"{split} ({many(len(model.fitted.graph.split(split)), 'triple')}, filtered)", result))
     quality: Any = result["calibration"]
     screen.print(
         f"λ = {result['lambda']:g}; probabilities: Brier score {quality['brier']:.4f},"
@@ -146,4 +147,4 @@ def show_rules(
         return
     from plogicnet.cli.show import console, rules_table
 
-    console().print(rules_table(f"{len(rows):,} rules", rows))
+    console().print(rules_table(many(len(rows), "rule"), rows))

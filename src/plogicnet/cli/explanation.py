@@ -8,6 +8,7 @@ from rich.markup import escape
 from rich.tree import Tree
 
 from plogicnet.cli.show import NO_LABELS, fact
+from plogicnet.errors import many
 from plogicnet.rules import Atom, Constant, Variable, parse_rule
 
 RULES = 5
@@ -71,8 +72,7 @@ def _rules(reason: Mapping[str, Any], labels: Mapping[str, str]) -> Outline:
     below += [_rule(entry, labels) for entry in reason["rules"][:RULES]]
     rest = reason["rules"][RULES:]
     if rest:
-        more = "1 more rule" if len(rest) == 1 else f"{len(rest):,} more rules"
-        below.append(Outline(f"{sum(entry['contribution'] for entry in rest):+.2f}  {more}"))
+        below.append(Outline(f"{sum(entry['contribution'] for entry in rest):+.2f}  {many(len(rest), 'more rule')}"))
     if not reason["rules"]:
         below.append(Outline("no rule reaches it from the known facts"))
     return Outline(line, tuple(below))

@@ -26,6 +26,7 @@ from plogicnet.cli.settings import (
     print_json,
     require_folder,
 )
+from plogicnet.errors import many
 from plogicnet.memory import limit_memory
 
 if TYPE_CHECKING:
@@ -113,9 +114,9 @@ def _cost(graph: "KnowledgeGraph", settings: "Config") -> str:
     from plogicnet.grounding import two_step_paths
 
     paths = int(two_step_paths(graph.observed, len(graph.relations)).sum())
-    composed = f"{paths:,} two-step paths" if "composition" in settings.rules.patterns else "no two-step paths"
+    composed = many(paths, "two-step path") if "composition" in settings.rules.patterns else "no two-step paths"
     return (
-        f"{graph.name}: {len(graph.train):,} training triples, {len(graph.relations):,} relations;"
+        f"{graph.name}: {many(len(graph.train), 'training triple')}, {many(len(graph.relations), 'relation')};"
         f" mining counts {composed}"
     )
 

@@ -19,7 +19,7 @@ from plogicnet.cli.settings import (
     require_folder,
 )
 from plogicnet.cli.train import load_run
-from plogicnet.errors import InputError
+from plogicnet.errors import InputError, many
 from plogicnet.memory import limit_memory
 
 if TYPE_CHECKING:
@@ -100,24 +100,24 @@ def predict(
         asked = query_of(graph, *named) if queries is None else read_queries(queries, graph)
         shown = silent if queries is None else for_stderr()
         found = _likely(model.answers(asked, top or SHOWN, include_known, shown), min_probability)
-    many, told = queries is not None, {}
+    several, told = queries is not None, {}
     if out is not None:
-        written, best = _written(found, model, out, kind, many)
+        written, best = _written(found, model, out, kind, several)
         found, asked, told = iter([(None, best)]), None, {"out": str(out), "written": written}
-    tables = (table_of(judged, graph, query if many else None) for query, judged in found)
+    tables = (table_of(judged, graph, query if several else None) for query, judged in found)
     rows = [row for table in tables for row in table.to_pylist()]
     if as_json:
         print_json({"predictions": rows} | told)
         return
-    _show(rows, asked, graph, include_known)
+    _show(rows, asked, graph, include_known, len(rows) if out is None else written)
     if out is not None:
-        print(f"{told['written']:,} predictions written to {out}")
+        print(f"{many(written, 'prediction')} written to {out}")
     elif complete and len(rows) == (top or SHOWN):
         print("these are the most probable ones; --top N shows more, and --out FILE writes all", file=sys.stderr)
 
 
 def _written(
-    found: "Iterator[Found]", model: "PLogicNet", out: Path, kind: str | None, many: bool
+    found: "Iterator[Found]", model: "PLogicNet", out: Path, kind: str | None, several: bool
 ) -> "tuple[int, Judged]":
     """Writes what is found to a file as it comes; gives how much that was, and the best of it."""
     from plogicnet.output import COLUMNS, QUERY, table_of, writing
@@ -125,9 +125,9 @@ def _written(
 
     f = model.fitted
     count, best = 0, f.nothing()
-    with writing(out, (*COLUMNS, *([QUERY] if many else [])), kind) as write:
+    with writing(out, (*COLUMNS, *([QUERY] if several else [])), kind) as write:
         for query, judged in found:
-            write(table_of(judged, f.graph, query if many else None))
+            write(table_of(judged, f.graph, query if several else None))
             count, best = count + len(judged), most_probable(f, [best, judged], SHOWN)
     return count, best
 
@@ -152,7 +152,7 @@ def _completed(
         "all pairs of entities" if all_pairs else "pairs of entities that a relation was seen with, and what rules say"
     )
     print(
-        f"completing: {size:,} candidates ({which}), about {duration(seconds)} here to score",
+        f"completing: {many(size, 'candidate')} ({which}), about {duration(seconds)} here to score",
         file=sys.stderr,
     )
     if top is None and not to_screen:
@@ -181,15 +181,18 @@ def _judged(model: "PLogicNet", file: Path, top: int | None) -> "Iterator[Found]
         yield None, best
 
 
-def _show(rows: list[dict[str, Any]], asked: "IntArray | None", graph: "KnowledgeGraph", include_known: bool) -> None:
-    """A table; of several queries' answers, one for each, with the number of those that are known already."""
+def _show(
+    rows: list[dict[str, Any]], asked: "IntArray | None", graph: "KnowledgeGraph", include_known: bool, of: int
+) -> None:
+    """A table of the best of so many; of several queries' answers, one for each, with how many are known already."""
     from itertools import groupby
 
     from plogicnet.cli.show import console, fact, predictions_table
     from plogicnet.graph import OPEN
 
     if asked is None:
-        console().print(predictions_table(f"{len(rows):,} triples", rows, graph.labels))
+        title = many(of, "triple") if len(rows) == of else f"the {len(rows):,} most probable of {many(of, 'triple')}"
+        console().print(predictions_table(title, rows, graph.labels))
         return
     answers = {number: list(own) for number, own in groupby(rows, key=lambda row: row.get("query", 1))}
     for number, query in enumerate(asked, 1):

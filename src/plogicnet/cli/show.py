@@ -8,6 +8,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from plogicnet.errors import many
+
 NO_LABELS: Mapping[str, str] = {}
 NAMES = {
     "embedding": "embedding alone",
@@ -193,9 +195,9 @@ def mined_text(counts: Mapping[str, Any]) -> str:
     """
     kinds = ", ".join(f"{n:,} {pattern}" for pattern, n in counts["rules"].items())
     return (
-        f"{sum(counts['rules'].values()):,} rules ({kinds}) and {counts['irreflexive']:,} constraints,"
-        f" of {counts['candidates']:,} candidates mined;"
-        f" they conclude {counts['hidden']:,} hidden triples by {counts['groundings']:,} groundings."
+        f"{many(sum(counts['rules'].values()), 'rule')} ({kinds}) and {many(counts['irreflexive'], 'constraint')},"
+        f" of {many(counts['candidates'], 'candidate')} mined;"
+        f" they conclude {many(counts['hidden'], 'hidden triple')} by {many(counts['groundings'], 'grounding')}."
     )
 
 
@@ -221,9 +223,7 @@ def best_reason(reason: Mapping[str, Any]) -> str:
         if entry["contribution"] > 0 and entry["premises"]:
             premises = " and ".join(fact(p) for p in entry["premises"][0])
             others = sum(other["contribution"] > 0 for other in reason["rules"]) - 1
-            return f"{premises}, since {entry['rule']}" + (
-                f" (+{others} more rule{'s' if others > 1 else ''})" if others else ""
-            )
+            return f"{premises}, since {entry['rule']}" + (f" (+{many(others, 'more rule')})" if others else "")
     if reason["neighbours"]:
         return f"the vectors alone: like {fact(reason['neighbours'][0]['fact'])}"
     return "the vectors alone"

@@ -33,7 +33,7 @@ from plogicnet.cli.settings import (
     print_json,
     require_reading,
 )
-from plogicnet.errors import InputError
+from plogicnet.errors import InputError, many
 from plogicnet.memory import limit_memory
 
 if TYPE_CHECKING:
@@ -181,7 +181,10 @@ def refit(
     memory_limit: MemoryLimit = None,
     as_json: Json = False,
 ) -> None:
-    """Learn the rule weights again, after rules were edited (in the run's rules.tsv, or given by --rules)."""
+    """Learn the rule weights again, after rules were edited (in the run's rules.tsv, or given by --rules).
+
+    The run is changed in place; to keep it as it was, copy its directory first.
+    """
     limit_memory(memory_limit)
     from plogicnet.progress import for_stderr
 
@@ -211,8 +214,9 @@ def _announce(line: Mapping[str, Any]) -> None:
     """One line on stderr for each EM iteration."""
     mrr = ", ".join(f"{name} {figures['mrr']:.3f}" for name, figures in line["valid"].items())
     found = "" if line["accepted_precision"] is None else f" ({line['accepted_precision']:.1%} of them held out)"
+    hidden = many(line["hidden"], "hidden triple")
     print(
-        f"EM iteration {line['iteration']}: {line['accepted']:,} of {line['hidden']:,} hidden triples accepted{found};"
+        f"EM iteration {line['iteration']}: {line['accepted']:,} of {hidden} accepted{found};"
         f" MRR on valid: {mrr}; λ = {line['lambda']:g}",
         file=sys.stderr,
     )
@@ -230,7 +234,7 @@ def _show_trained(model: "PLogicNet", out: Path, as_json: bool) -> None:
         if split in model.metrics:
             figures: Any = model.metrics[split]
             screen.print(
-                metrics_table(f"{split} ({len(model.fitted.graph.split(split)):,} triples, filtered)", figures)
+                metrics_table(f"{split} ({many(len(model.fitted.graph.split(split)), 'triple')}, filtered)", figures)
             )
             break
     screen.print(f"run saved in {out}; next: plogicnet rules {out}", markup=False)
@@ -249,7 +253,7 @@ def _show_seeds(models: Mapping[int, "PLogicNet"], out: Path, as_json: bool) -> 
     if as_json:
         print_json({"runs": {str(s): str(out / f"seed-{s}") for s in models}, split: figures})
         return
-    console().print(seeds_table(f"{split}, {len(models)} seeds: mean ± standard deviation", figures))
+    console().print(seeds_table(f"{split}, {many(len(models), 'seed')}: mean ± standard deviation", figures))
     print(f"runs saved in {out}/seed-*")
 
 
@@ -352,8 +356,8 @@ def cost(graph: "KnowledgeGraph", settings: "Config") -> str:
         >>> cost(graph, config)  # doctest: +SKIP
     """
     lines = [
-        f"{graph.name}: {len(graph.train):,} training triples, {len(graph.entities):,} entities,"
-        f" {len(graph.relations):,} relations"
+        f"{graph.name}: {many(len(graph.train), 'training triple')}, {many(len(graph.entities), 'entity', 'entities')},"
+        f" {many(len(graph.relations), 'relation')}"
     ]
     if settings.em.embedding:
         from plogicnet.em import require_training, training_bytes

@@ -4,12 +4,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import combinations
 from typing import Literal
+from unicodedata import is_normalized, normalize
 
 import numpy as np
 from scipy import sparse
 
+from plogicnet.errors import many
 from plogicnet.graph.knowledge_graph import SPLITS, KnowledgeGraph
 from plogicnet.graph.triples import HEAD, RELATION, TAIL, BoolArray, FloatArray, IntArray, TripleSet
+from plogicnet.graph.vocabulary import Vocabulary
 
 Level = Literal["ok", "note", "warning"]
 LEVELS: tuple[Level, ...] = ("ok", "note", "warning")
@@ -27,7 +30,7 @@ class Finding:
     Attributes:
         check: the name of the check.
         level: "ok", "note" (worth knowing) or "warning" (the figures do not mean what they seem to).
-        count: how many were found: triples, relations, entities, lines, or pairs of relations that agree.
+        count: how many were found: triples, relations, entities, names, lines, or pairs of relations that agree.
         share: which part of all that is; for pairs of relations, of all triples. None where nothing could be measured.
         message: what was seen, and what it means.
         examples: up to five, by name.
@@ -112,6 +115,7 @@ def examine(graph: KnowledgeGraph) -> Checkup:
         _self_loops(graph, everything),
         *_unseen(graph),
         *_single(graph),
+        _look_alikes(graph),
         _double_lines(graph),
     )
     return Checkup(graph.name, findings)
@@ -226,7 +230,7 @@ def _agreeing(graph: KnowledgeGraph, everything: TripleSet, reverse: bool) -> Fi
     """Relations that hold between the same entities, or between the same entities the other way round."""
     pairs, agreement = _agreements(everything, reverse)
     names = graph.relations.names
-    says = "are each other's reverse" if reverse else "say the same"
+    says = "each is the other's reverse" if reverse else "both say the same"
     concerned = np.isin(everything.triples[:, RELATION], pairs)
     finding = _finding(
         "reverse relations" if reverse else "duplicate relations",
@@ -234,7 +238,7 @@ def _agreeing(graph: KnowledgeGraph, everything: TripleSet, reverse: bool) -> Fi
         len(everything),
         f"triples have a relation that agrees with another{' the other way round' if reverse else ''}",
         none="no relation stands in for another",
-        means=f"{_many(len(pairs), 'pair')} of relations {says}, so a held-out triple of one is often given away by "
+        means=f"in {many(len(pairs), 'pair')} of relations {says}, so a held-out triple of one is often given away by "
         "the other; keep one of each pair if the figures are to show more than that",
         warning=MANY,
         examples=[
@@ -273,7 +277,7 @@ def _self_loops(graph: KnowledgeGraph, everything: TripleSet) -> Finding:
         len(triples),
         "triples lead from an entity to itself",
         none="the irreflexive constraint holds for every relation",
-        means=f"they are of {_many(int(np.count_nonzero(loops)), 'relation')}; where they are common the irreflexive "
+        means=f"they are of {many(int(np.count_nonzero(loops)), 'relation')}; where they are common the irreflexive "
         "constraint is not kept, where they are rare it ranks them last; see whether they are meant",
         examples=[f"{graph.relations.names[r]} ({loops[r]:,})" for r in most.tolist()],
     )
@@ -284,10 +288,16 @@ def _unseen(graph: KnowledgeGraph) -> Iterator[Finding]:
     held_out = np.concatenate([graph.valid, graph.test])
     if not len(held_out):
         return
-    for check, columns, names, why in (
-        ("unseen entities", [HEAD, TAIL], graph.entities.names, "their vectors are untrained and no rule reaches them"),
-        ("unseen relations", [RELATION], graph.relations.names, "their vectors are untrained and no rule has them"),
+    for check, columns, vocabulary, why in (
+        (
+            "unseen entities",
+            [HEAD, TAIL],
+            graph.entities,
+            "such an entity's vector is untrained and no rule reaches it",
+        ),
+        ("unseen relations", [RELATION], graph.relations, "such a relation's vector is untrained and no rule has it"),
     ):
+        names = vocabulary.names
         fresh = np.ones(len(names), dtype=bool)
         fresh[graph.train[:, columns]] = False
         concerned = {split: int(fresh[graph.split(split)[:, columns]].any(axis=1).sum()) for split in SPLITS[1:]}
@@ -300,8 +310,8 @@ def _unseen(graph: KnowledgeGraph) -> Iterator[Finding]:
             len(held_out),
             f"valid and test triples have {noun} that train does not",
             none="train has something about each",
-            means=f"{where}, of {len(places):,} {noun}; {why}, so these triples rank hardly better than by chance and "
-            "lower the figures",
+            means=f"{where}, of {many(len(places), vocabulary.kind, noun)}; {why}, so these triples rank hardly better "
+            "than by chance and lower the figures",
             warning=MANY,
             examples=[names[at] for at in places[:EXAMPLES].tolist()],
         )
@@ -330,6 +340,41 @@ def _single(graph: KnowledgeGraph) -> Iterator[Finding]:
             note=note,
             examples=[names[at] for at in rare[:EXAMPLES].tolist()],
         )
+
+
+def _look_alikes(graph: KnowledgeGraph) -> Finding:
+    """Names of different entities, or of different relations, that read the same."""
+    groups = [group for names in (graph.entities, graph.relations) for group in _alike(names)]
+    return _finding(
+        "look-alike names",
+        sum(map(len, groups)),
+        len(graph.entities) + len(graph.relations),
+        "names differ from another by nothing but spaces or the way that accents are encoded",
+        none="each name reads like no other",
+        means="names are taken as they are, so each of these is an entity or a relation of its own, and what is known "
+        "of one is not known of the other; where one is meant, write it in one way in the files",
+        warning=SOME,
+        examples=[_in_quotes(group[:EXAMPLES]) for group in groups[:EXAMPLES]],
+    )
+
+
+def _alike(vocabulary: Vocabulary) -> list[list[str]]:
+    """The names that are the same once tidied, the tidy one first.
+
+    Of two such names one at least is untidy, so that tidy names, nearly all as a rule, are only looked up.
+    """
+    untidy: dict[str, list[str]] = {}
+    for name in vocabulary.names:
+        tidy = " ".join(normalize("NFC", name).split())
+        if tidy != name:
+            untidy.setdefault(tidy, []).append(name)
+    groups = ([tidy, *names] if tidy in vocabulary else names for tidy, names in untidy.items())
+    return [group for group in groups if len(group) > 1]
+
+
+def _in_quotes(names: Sequence[str]) -> str:
+    """Names as Python writes them; where their encoding differs, and no eye would see it, letter by letter."""
+    return " and ".join(map(repr if all(is_normalized("NFC", name) for name in names) else ascii, names))
 
 
 def _double_lines(graph: KnowledgeGraph) -> Finding:
@@ -362,7 +407,3 @@ def _with_reverse(graph: KnowledgeGraph, triple: IntArray) -> str:
     train = graph.train
     reverse = (train[:, HEAD] == tail) & (train[:, TAIL] == head) & (train[:, RELATION] != relation)
     return f"{_text(graph, triple)} as {_text(graph, train[np.argmax(reverse)])}"
-
-
-def _many(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -6,7 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
-from plogicnet.errors import InputError
+from plogicnet.errors import InputError, many
 from plogicnet.graph.triples import (
     HEAD,
     RELATION,
@@ -56,9 +56,8 @@ class KnowledgeGraph:
 
     def __repr__(self) -> str:
         sizes = ", ".join(f"{split} {len(self.split(split)):,}" for split in SPLITS)
-        return (
-            f"<KnowledgeGraph {self.name}: {len(self.entities):,} entities, {len(self.relations):,} relations; {sizes}>"
-        )
+        entities = many(len(self.entities), "entity", "entities")
+        return f"<KnowledgeGraph {self.name}: {entities}, {many(len(self.relations), 'relation')}; {sizes}>"
 
     @classmethod
     def from_names(

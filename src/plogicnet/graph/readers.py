@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
 
-from plogicnet.errors import InputError, shown
+from plogicnet.errors import InputError, many, shown
 from plogicnet.files import require_file
 from plogicnet.graph.unpacking import (
     BLOCK,
@@ -379,7 +379,7 @@ def _diagnose(file: Path, delimiter: str, names: Sequence[str], skip: bool, with
                 skip = skip and not row  # the first row that is one is the header
                 continue
             if len(row) != len(names):
-                count = f"{len(row)} column{'' if len(row) == 1 else 's'}"
+                count = many(len(row), "column")
                 text = delimiter.join(row)
                 kind = {"\t": "tabs", " ": "spaces"}.get(delimiter, repr(delimiter))
                 meant = "three are meant" if len(names) == 3 else f"the header has {len(names)}"

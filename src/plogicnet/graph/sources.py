@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from plogicnet.errors import InputError, nearest, shown
+from plogicnet.errors import InputError, many, nearest, shown
 from plogicnet.files import require_file
 from plogicnet.graph import datasets
 from plogicnet.graph.dictionaries import read_dictionary, read_labels, read_openke
@@ -94,7 +94,7 @@ def add_facts(graph: KnowledgeGraph, facts: Any) -> KnowledgeGraph:
     rows = rows_of(facts, what) if file is None else read_rows(file)
     heads, relations, tails = (rows.table[c].to_pylist() for c in COLUMNS)
     if rows.literals:
-        log.warning("%s: %s literals skipped: they are no entities", what, f"{rows.literals:,}")
+        log.warning("%s: %s skipped: literals are no entities", what, many(rows.literals, "literal"))
     if not heads:
         log.warning("%s: no fact in it", what)
     for row, name in enumerate(relations):
@@ -208,16 +208,18 @@ def _announced(graph: KnowledgeGraph, rows: Sequence[Rows]) -> KnowledgeGraph:
     """The graph itself; what a person should know about it is said once, with counts."""
     literals = sum(r.literals for r in rows)
     if literals:
-        log.warning("%s: %s literals skipped: they are no entities", graph.name, f"{literals:,}")
+        log.warning("%s: %s skipped: literals are no entities", graph.name, many(literals, "literal"))
     if graph.duplicates:
-        log.warning("%s: %s duplicate triples dropped", graph.name, f"{graph.duplicates:,}")
+        log.warning("%s: %s dropped", graph.name, many(graph.duplicates, "duplicate triple"))
     for split, earlier in (("valid", ("train",)), ("test", ("train", "valid"))):
         for other in earlier:
             shared = graph.shared(split, other)
             if shared:
-                log.warning("%s: %s triples of %s are in %s too", graph.name, f"{shared:,}", split, other)
+                told = many(shared, f"triple of {split} is", f"triples of {split} are")
+                log.warning("%s: %s in %s too", graph.name, told, other)
     for split in ("valid", "test"):
-        for count, what in zip(graph.unseen(split), ("entities", "relations"), strict=True):
+        for count, *nouns in zip(graph.unseen(split), ("entity", "relation"), ("entities", "relations"), strict=True):
             if count:
-                log.warning("%s: %s %s of %s are not in train", graph.name, f"{count:,}", what, split)
+                told = many(count, f"{nouns[0]} of {split} is", f"{nouns[1]} of {split} are")
+                log.warning("%s: %s not in train", graph.name, told)
     return graph

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from plogicnet.errors import InputError
+from plogicnet.errors import InputError, many
 from plogicnet.graph.knowledge_graph import KnowledgeGraph
 from plogicnet.graph.triples import HEAD, RELATION, TAIL, BoolArray, IntArray
 
@@ -53,7 +53,8 @@ def split_triples(graph: KnowledgeGraph, shares: Shares, seed: int) -> Knowledge
     kept = np.ones(len(triples), dtype=bool)
     kept[valid] = kept[test] = False
     if not kept.any():
-        raise InputError(f"{graph.name}: {len(triples)} triples are too few to be split by {shares}")
+        told = many(len(triples), "triple is", "triples are")
+        raise InputError(f"{graph.name}: {told} too few to be split by {shares}")
     result = replace(graph, train=triples[kept], valid=triples[valid], test=triples[test])
     if int(needed.sum()) > int(kept.sum()):
         log.warning("%s: too few triples to show train every name; see the counts that follow", graph.name)

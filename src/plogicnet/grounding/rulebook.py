@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from plogicnet.config import Config
+from plogicnet.errors import many
 from plogicnet.graph import HEAD, RELATION, TAIL, KnowledgeGraph
 from plogicnet.grounding.mining import Mined, mine
 from plogicnet.grounding.network import Network
@@ -64,7 +65,7 @@ def _with_statements(
         if not concluded:
             log.warning("%s: concludes nothing from the training triples", rule)
         elif not known:
-            log.warning("%s: none of the %d triples that it concludes is a training triple", rule, concluded)
+            log.warning("%s: concludes %s, but no training triple", rule, many(concluded, "triple"))
     table = RuleTable.of(
         network.rules, support.tolist(), hits.tolist(), None, list(map(_given, written)), [s.fixed for s in written]
     )

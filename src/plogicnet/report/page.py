@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from plogicnet.config import Config
-from plogicnet.errors import InputError
+from plogicnet.errors import InputError, many
 from plogicnet.files import write_text
 from plogicnet.graph import RELATION, KnowledgeGraph
 from plogicnet.graph.doctor import Finding, examine
@@ -131,7 +131,8 @@ def _data(model: PLogicNet) -> Child:
     graph = model.fitted.graph
     count = graph.statistics()
     sizes = [(key, f"{count[key]:,}") for key in ("entities", "relations", "train", "valid", "test")]
-    held = f"The graph came without a valid split: {graph.held_out:,} training triples were set aside as one."
+    aside = many(graph.held_out, "training triple was", "training triples were")
+    held = f"The graph came without a valid split: {aside} set aside as one."
     unseen: Any = count["unseen_entities"]
     new = [f"{n:,} in {split}" for split, n in unseen.items() if n]
     relations: Any = count["relation_categories"]
@@ -191,7 +192,8 @@ def _ranking(model: PLogicNet, result: Mapping[str, Any], told: findings.Ranked 
     most = figures.RELATIONS_MOST
     largest = f", the {most} largest of {len(relations):,}" if len(relations) > most else ""
     plots = figures.iterations_figure(model.history), figures.ranks_figure(told, len(graph.entities))
-    about = f"{told.of:,} {told.split} triples, both ends, among {len(graph.entities):,} entities; filtered."
+    asked = many(told.of, f"{told.split} triple")
+    about = f"{asked}, both ends, among {many(len(graph.entities), 'entity', 'entities')}; filtered."
     return [
         tag("p", about),
         figures.systems_table(result),
@@ -243,14 +245,14 @@ def _rules(model: PLogicNet, names: Names) -> Child:
     outcome = model.fitted.outcome
     rules = outcome.rule_model.rules.by_weight()
     constraints = len(outcome.rule_model.constraints)
+    besides = many(constraints, "irreflexive constraint")
     if not len(rules):
-        kept = f" but {constraints:,} irreflexive constraints" if constraints else ""
+        kept = f" but {besides}" if constraints else ""
         by = "it ranks by the vectors alone" if outcome.embedding is not None else NEITHER
         return tag("p", f"This run has no rules{kept}: {by}.")
     kinds = ", ".join(f"{n:,} {pattern}" for pattern, n in rules.counts().items() if n)
     said = (
-        f"{len(rules):,} rules ({kinds}) and {constraints:,} irreflexive constraints were kept of"
-        f" {model.fitted.candidates:,} candidates."
+        f"{many(len(rules), 'rule')} ({kinds}) and {besides} were kept of {many(model.fitted.candidates, 'candidate')}."
     )
     plots = (
         figures.rules_figure(rules, model.config.seed),

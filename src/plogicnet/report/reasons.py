@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from plogicnet.errors import many
 from plogicnet.model import Prediction
 from plogicnet.report.figures import SYSTEMS
 from plogicnet.report.findings import Explained, Mistake, names_of
@@ -108,7 +109,7 @@ def _why(told: Explained, names: Names, rules: Rules, title: str = "Why", by_rul
     ]
     if len(entries) > RULES_MOST:
         rest = sum(entry["contribution"] for entry in entries[RULES_MOST:])
-        contributions.append(_term(rest, f"{len(entries) - RULES_MOST:,} more rules"))
+        contributions.append(_term(rest, many(len(entries) - RULES_MOST, "more rule")))
     if not entries:
         contributions.append(tag("li", "No rule reaches it from the known facts."))
     whole = tag("p", f"The rules’ log-odds: {why['log_odds']:+.2f}, which is")

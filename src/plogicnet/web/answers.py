@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from plogicnet.errors import InputError
+from plogicnet.errors import InputError, many
 from plogicnet.graph import HEAD, RELATION, TAIL, IntArray, Side, TripleSet, Vocabulary
 from plogicnet.grounding import Network, World, chain_of, ground
 from plogicnet.model import PLogicNet, Prediction, prediction_rows
@@ -181,7 +181,7 @@ class Answerer:
     def rule(self, number: int) -> RuleExamples:
         """A rule with some of its groundings, of which the graph knows some conclusions and others not."""
         if number >= len(self._rules):
-            raise UnknownName(f"rule {number}: there are {len(self._rules)} rules, counted from 0")
+            raise UnknownName(f"rule {number}: the run has {many(len(self._rules), 'rule')}, counted from 0")
         graph, rule = self.model.fitted.graph, self.model.rules.rules[number]
         examples: list[Example] = [
             {

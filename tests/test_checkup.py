@@ -217,6 +217,61 @@ def test_hidden_triples_of_which_none_is_accepted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"system": "blp"}, "and teach no vectors"),
+        ({"em.embedding": False}, "and teach no vectors"),
+        ({"system": "ruge", "em.tau_triplet": 1.0}, "by soft labels"),
+        ({"system": "nne_aer", "em.tau_triplet": 1.0}, "a penalty holds the relations' vectors to the rules"),
+    ],
+)
+def test_hidden_triples_of_a_system_that_accepts_none(values: dict[str, object], said: str, tmp_path: Path) -> None:
+    finding = trained(tmp_path, {"kge.steps": 20, **values})["hidden triples"]
+    assert (finding.level, finding.count > 0) == ("ok", True)
+    assert said in finding.message
+    assert "tau_triplet" not in finding.message
+
+
+@pytest.mark.parametrize(
+    ("system", "said"),
+    [
+        ("plogicnet", "this is the embedding alone"),
+        ("ruge", "this is plain ComplEx"),
+        ("nne_aer", "this is ComplEx with entities in [0, 1]"),
+        ("blp", "this is one probability for all of a relation's triples"),
+    ],
+)
+def test_no_rule_at_all(system: str, said: str, tmp_path: Path) -> None:
+    values: dict[str, object] = {"system": system, "kge.steps": 20, "rules.min_support": 100_000}
+    found = trained(tmp_path, values)
+    assert found["hidden triples"].level == "warning"
+    assert said in found["hidden triples"].message
+    assert "rules.min_support" in found["hidden triples"].message
+
+
+def test_advice_on_blp_is_about_rules(tmp_path: Path) -> None:
+    without = trained(tmp_path, {"system": "blp", "rules.min_support": 100_000})
+    assert without["better than chance"].level == "warning"
+    for finding in (without["ties"], without["better than chance"]):
+        assert "rules.min_precision" in finding.message
+    assert not any("em.embedding=true" in f.message or "train longer" in f.message for f in without.values())
+
+
+def test_weights_of_blp_have_no_standard_error_and_no_start(tmp_path: Path) -> None:
+    found = trained(tmp_path, {"system": "blp"})
+    assert {"huge weights", "rules without a hit"} <= set(found)
+    assert "too few to matter" not in found["constant probabilities"].message  # most are level, as no rule reaches them
+    assert not {"weights that the triples do not tell", "weights at their start"} & set(found)
+
+
+def test_rules_that_have_no_say_do_neither_harm_nor_good(tmp_path: Path) -> None:
+    check = "worse than the embedding alone"
+    (tmp_path / "auto").mkdir()
+    assert check not in trained(tmp_path, {"system": "ruge"})
+    assert check in trained(tmp_path / "auto", {"system": "ruge", "em.lambda": "auto"})
+
+
+@pytest.mark.parametrize(
     ("grid", "word"),
     [
         ([0.0, 0.4], "the largest was best on validation, and a larger one"),
@@ -262,6 +317,17 @@ def test_calibration_that_made_it_worse(healthy: Path, tmp_path: Path) -> None:
     finding = with_metrics(healthy, tmp_path, spoil)["probabilities"]
     assert finding.level == "note"
     assert "calibration made them worse" in finding.message
+
+
+def test_calibration_that_is_worse_by_less_than_is_shown(healthy: Path, tmp_path: Path) -> None:
+    def spoil(metrics: dict[str, Any]) -> None:
+        quality = metrics["test"]["calibration"]
+        quality["brier"] = 0.00814
+        quality["uncalibrated"]["brier"] = 0.00806
+
+    finding = with_metrics(healthy, tmp_path, spoil)["probabilities"]
+    assert "uncalibrated 0.0081; they are worth something" in finding.message
+    assert finding.level == "ok"
 
 
 def test_rules_that_do_harm(healthy: Path, tmp_path: Path) -> None:

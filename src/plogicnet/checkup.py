@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from plogicnet.baselines import MORE_RULES, vectors_alone, without_rules
 from plogicnet.config import Config
 from plogicnet.evaluation import Sample, filter_splits, sample
 from plogicnet.fitted import Fitted, Judged
@@ -86,14 +87,14 @@ def examine_run(
         *_judged_on(f.graph, split),
         *_vectors(f.graph, vectors),
         *_scores(f.judged(labels.triples)),
-        *(_ties(metrics[split]) if split in metrics else ()),
-        *(_chance(metrics[split], len(f.graph.entities)) if split in metrics else ()),
-        *(_better_together(metrics[split]) if split in metrics else ()),
-        *(_weights(rules, config.mln.l2) if len(rules) else ()),
-        *(_hidden(len(rules), f.outcome.accepted) if config.em.rules else ()),
+        *(_ties(metrics[split], config) if split in metrics else ()),
+        *(_chance(metrics[split], len(f.graph.entities), config) if split in metrics else ()),
+        *(_better_together(metrics[split], config) if split in metrics else ()),
+        *(_weights(rules, config) if len(rules) else ()),
+        *(_hidden(config, len(rules), f.outcome.accepted) if config.em.rules else ()),
         *_lambda(f.outcome.lambda_, config, len(rules)),
         *_iterations(history, f.outcome.iteration),
-        *(_calibration(metrics[split]["calibration"], labels) if split in metrics else ()),
+        *(_calibration(metrics[split]["calibration"], labels, config) if split in metrics else ()),
     )
     return RunCheckup(name, split, findings)
 
@@ -179,6 +180,8 @@ def _scores(judged: Judged) -> Iterator[Finding]:
     for check, values, noun in kinds:
         most = _level_with_most(judged.triples[:, RELATION], values)
         few = most == len(values)
+        see = f"see the findings about {'scores' if judged.embedded else 'rules'}"
+        see = "see the findings about vectors, and train longer" if noun == "score" else see
         # rules alone give most candidates the same probability, that of a triple that no rule reaches
         often = HALF if judged.embedded else 1.0
         yield _part(
@@ -188,8 +191,8 @@ def _scores(judged: Judged) -> Iterator[Finding]:
             f"triples that were looked at have their relation's commonest {noun}",
             fine=f"the {noun} tells triples apart",
             means=f"{'nothing tells triples apart' if few else 'most triples are not told apart'}, so their ranks are"
-            f" ties and no {noun} means anything; "
-            + ("see the findings about vectors, and train longer" if noun == "score" else "see those about scores"),
+            f" ties and no {noun} means anything; {see}",
+            some="too few to matter" if judged.embedded else "those that no rule reaches are level without vectors",
             note=often,
             warning=often if few or judged.embedded else math.inf,
         )
@@ -204,7 +207,7 @@ def _level_with_most(relations: IntArray, values: FloatArray) -> int:
     return int(commonest.sum())
 
 
-def _ties(figures: Figures) -> Iterator[Finding]:
+def _ties(figures: Figures, config: Config) -> Iterator[Finding]:
     """How much of the figures hangs on the way with ties."""
     systems = {name: s for name, s in figures.items() if isinstance(s, Mapping) and "optimistic" in s}
     told = {name: s for name, s in systems.items() if name != "rules"}  # rules alone tie where none reaches
@@ -216,7 +219,7 @@ def _ties(figures: Figures) -> Iterator[Finding]:
     meaning = "too few to matter"
     if wide:
         meaning = (
-            "without vectors the triples that no rule reaches are all level; train with em.embedding=true"
+            "without vectors the triples that no rule reaches are all level; " + _vectors_instead(config)
             if alone
             else "many candidates are level with the truth, so the figures are what the way with ties makes them;"
             " see the findings about scores and vectors, and compare the optimistic and pessimistic figures"
@@ -233,7 +236,21 @@ def _ties(figures: Figures) -> Iterator[Finding]:
     )
 
 
-def _chance(figures: Figures, entities: int) -> Iterator[Finding]:
+def _vectors_instead(config: Config) -> str:
+    """What to do where rules alone leave too much level."""
+    if config.system == "blp":
+        return f"{MORE_RULES}; system=plogicnet has vectors too"
+    return "train with em.embedding=true"
+
+
+def _more(config: Config) -> str:
+    """What to do where too little was learned."""
+    return (
+        "train longer" if config.em.embedding else "have more rules (a lower rules.min_precision or rules.min_support)"
+    )
+
+
+def _chance(figures: Figures, entities: int, config: Config) -> Iterator[Finding]:
     """Whether the ranks are better than drawn by lot."""
     mrr = figures["plogicnet*"]["mrr"]
     lot = float((1.0 / np.arange(1, entities + 1)).mean())
@@ -244,13 +261,17 @@ def _chance(figures: Figures, entities: int) -> Iterator[Finding]:
         int(bad),
         None,
         f"better than chance: MRR is {mrr:.3f}, by lot it would be about {lot:.3f}; "
-        + ("nothing was learned: train longer, and check the graph with `plogicnet doctor GRAPH`" if bad else "it is"),
+        + (
+            f"nothing was learned: {_more(config)}, and check the graph with `plogicnet doctor GRAPH`"
+            if bad
+            else "it is"
+        ),
     )
 
 
-def _better_together(figures: Figures) -> Iterator[Finding]:
+def _better_together(figures: Figures, config: Config) -> Iterator[Finding]:
     """Whether rules and vectors together are worse than vectors alone."""
-    if "embedding" not in figures:
+    if "embedding" not in figures or (vectors_alone(config) and config.em.lambda_ == 0):
         return
     alone, both = figures["embedding"]["mrr"], figures["plogicnet*"]["mrr"]
     loss = alone - both
@@ -266,16 +287,9 @@ def _better_together(figures: Figures) -> Iterator[Finding]:
     )
 
 
-def _weights(rules: RuleTable, l2: float) -> Iterator[Finding]:
+def _weights(rules: RuleTable, config: Config) -> Iterator[Finding]:
     """Weights that say more than the triples can, or nothing."""
-    learned = np.isfinite(rules.weight) & ~rules.fixed
-    total = len(rules)
-
-    def named(rows: BoolArray) -> list[str]:
-        found = np.flatnonzero(rows)
-        found = found[np.argsort(-np.abs(rules.weight[found]), kind="stable")]
-        return [f"{rules.weight[at]:.3g}: {rules.rules[at]}" for at in found[:EXAMPLES].tolist()]
-
+    blp, total = config.system == "blp", len(rules)
     huge = np.abs(rules.weight) >= HUGE
     yield _part(
         "huge weights",
@@ -283,23 +297,50 @@ def _weights(rules: RuleTable, l2: float) -> Iterator[Finding]:
         total,
         f"rules have a weight of {HUGE:g} or more, either way",
         fine="none is out of bounds",
-        means="one such grounding decides alone, which no number of triples can justify; a larger mln.l2 holds them",
+        means="one such grounding decides alone, which no number of triples can justify; a larger"
+        f" {'baselines.blp_prior' if blp else 'mln.l2'} holds them",
         note=0.0,
         warning=SOME,
-        examples=named(huge),
+        examples=_weighted(rules, huge),
     )
+    if not blp:  # whose weights have no standard error, and begin at the rules' precision
+        yield from _learned(rules, config.mln.l2)
+    missed = rules.hits == 0
+    yield _part(
+        "rules without a hit",
+        int(missed.sum()),
+        total,
+        "rules conclude no observed triple",
+        fine="each has proved right at least once",
+        means="nothing observed speaks for them; see whether they are meant the other way round, or take them out",
+        note=0.0,
+        warning=HALF,
+        examples=_weighted(rules, missed),
+    )
+
+
+def _weighted(rules: RuleTable, rows: BoolArray) -> list[str]:
+    """Some rules with their weights, the largest first."""
+    found = np.flatnonzero(rows)
+    found = found[np.argsort(-np.abs(rules.weight[found]), kind="stable")]
+    return [f"{rules.weight[at]:.3g}: {rules.rules[at]}" for at in found[:EXAMPLES].tolist()]
+
+
+def _learned(rules: RuleTable, l2: float) -> Iterator[Finding]:
+    """Whether the triples tell the weights of a Markov logic network, and whether these were learned at all."""
+    learned = np.isfinite(rules.weight) & ~rules.fixed
     # the prior alone leaves a standard error of 1/√l2; without one it is infinite
     unsure = learned & (rules.standard_error >= (AT_THE_PRIOR / math.sqrt(l2) if l2 else HUGE))
     yield _part(
         "weights that the triples do not tell",
         int(unsure.sum()),
-        total,
+        len(rules),
         "rules have a standard error that is the prior's own, or more",
         fine="the triples tell each weight",
         means="their weights are guesses; raise rules.min_support, and do not read anything into them",
         note=MANY,
         warning=HALF,
-        examples=named(unsure),
+        examples=_weighted(rules, unsure),
     )
     still = bool(learned.any()) and float(np.abs(rules.weight[learned]).max()) < STILL
     yield Finding(
@@ -315,36 +356,29 @@ def _weights(rules: RuleTable, l2: float) -> Iterator[Finding]:
             else "the learned weights have moved from 0; learning took place"
         ),
     )
-    missed = rules.hits == 0
-    yield _part(
-        "rules without a hit",
-        int(missed.sum()),
-        total,
-        "rules conclude no observed triple",
-        fine="each has proved right at least once",
-        means="nothing observed speaks for them; see whether they are meant the other way round, or take them out",
-        note=0.0,
-        warning=HALF,
-        examples=named(missed),
-    )
 
 
-def _hidden(rules: int, accepted: BoolArray) -> Iterator[Finding]:
+def _hidden(config: Config, rules: int, accepted: BoolArray) -> Iterator[Finding]:
     """Whether the rules have something to say about triples that are not known."""
-    check, found = "hidden triples", len(accepted)
-    taken = int(accepted.sum())
-    if taken < FEW * found:
-        message = f"only {taken:,} of {found:,} were accepted, so the rules taught the embedding hardly anything; a"
-        message += " lower em.tau_triplet accepts more"
-    elif found and taken:
-        message = f"{taken:,} of {found:,} were accepted; the rules teach the embedding these"
-    elif rules:
-        message = "no rule concludes a triple that is not observed, so the rules can add nothing; a lower"
-        message += " rules.min_precision keeps rules that do"
+    check, found, taken = "hidden triples", len(accepted), int(accepted.sum())
+    level: Level = "ok"
+    if not rules:
+        level, message = "warning", f"there is no rule, so this is {without_rules(config)}; {MORE_RULES}"
+    elif config.system == "nne_aer":
+        message = f"of the {found:,} none is learned from; a penalty holds the relations' vectors to the rules instead"
+    elif not found:
+        level, message = "warning", "no rule concludes a triple that is not observed, so the rules can add nothing; a"
+        message += " lower rules.min_precision keeps rules that do"
+    elif not config.em.embedding:
+        message = f"{taken:,} of {found:,} are held for true (p_w of {config.em.tau_triplet:g} or more); the rules"
+        message += " rank by themselves, and teach no vectors"
+    elif config.system == "ruge":
+        message = f"the rules teach the embedding all {found:,}, by soft labels"
+    elif taken < FEW * found:
+        level, message = "note", f"only {taken:,} of {found:,} were accepted, so the rules taught the embedding hardly"
+        message += " anything; a lower em.tau_triplet accepts more"
     else:
-        message = "there is no rule, so this is the embedding alone; a lower rules.min_precision keeps some, --rules"
-        message += " adds your own"
-    level: Level = "warning" if not found else "note" if taken < FEW * found else "ok"
+        message = f"{taken:,} of {found:,} were accepted; the rules teach the embedding these"
     yield Finding(check, level, found, taken / found if found else None, f"{check}: {message}")
 
 
@@ -392,18 +426,18 @@ def _iterations(history: Sequence[Figures], kept: int) -> Iterator[Finding]:
     )
 
 
-def _calibration(quality: Figures, labels: Sample) -> Iterator[Finding]:
+def _calibration(quality: Figures, labels: Sample, config: Config) -> Iterator[Finding]:
     """Whether probabilities are better than none, and mean what they say."""
     base = float(labels.count @ labels.label / labels.count.sum())
     brier, plain, uncalibrated = quality["brier"], base * (1 - base), quality["uncalibrated"]["brier"]
-    useless, spoilt = not brier < plain, brier > uncalibrated
+    useless, spoilt = not brier < plain, round(brier, 4) > round(uncalibrated, 4)  # as far as it is shown
     message = (
         f"probabilities: Brier score {brier:.4f}, by always saying the base rate {plain:.4f}, uncalibrated"
         f" {uncalibrated:.4f}; "
     )
     if useless:
-        message += "the base rate alone does as well, so do not show these probabilities to anyone; train longer, or"
-        message += " give a larger valid split"
+        message += "the base rate alone does as well, so do not show these probabilities to anyone;"
+        message += f" {_more(config)}, or give a larger valid split"
     elif spoilt:
         message += "calibration made them worse: valid and test differ, or the valid split is too small"
     else:
@@ -437,9 +471,10 @@ def _part(
     note: float,
     warning: float,
     examples: Iterable[str] = (),
+    some: str = "too few to matter",
 ) -> Finding:
     """A finding about a part of a total: its level goes by the share; none at all is always fine."""
     share = count / max(total, 1)
     level: Level = "ok" if not count else "warning" if share >= warning else "note" if share >= note else "ok"
-    meaning = means if level != "ok" else fine if not count else "too few to matter"
+    meaning = means if level != "ok" else fine if not count else some
     return Finding(check, level, count, share, f"{check}: {count:,} of {total:,} {what}; {meaning}", tuple(examples))

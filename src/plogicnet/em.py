@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from scipy import special
 
-from plogicnet.baselines import learn, make_guide, make_rule_model
+from plogicnet.baselines import learn, make_guide, make_rule_model, warn_of_no_rules
 from plogicnet.config import Config
 from plogicnet.errors import InputError
 from plogicnet.evaluation import Ranks, System, rank, sample, summary
@@ -88,6 +88,7 @@ def begin(
     if config.em.targets == "soft" and config.em.hidden_negatives == "explicit":
         raise InputError("em.hidden_negatives=explicit goes with em.targets=hard: soft targets reject no triple")
     model = make_rule_model(graph, config, rules, constraints, progress=progress)
+    warn_of_no_rules(config, model)
     hidden_q = np.zeros(len(model.groundings.hidden))
     model.evidence.require_memory()  # now, not after an E-step of hours
     embedding = make_embedding(graph, config, make_guide(graph, config, model)) if config.em.embedding else None

@@ -9,7 +9,7 @@ from calling import Call, answer
 from plogicnet import PLogicNet
 from plogicnet.config import Config
 from plogicnet.errors import InputError
-from plogicnet.graph import demo_family
+from plogicnet.graph import KnowledgeGraph, demo_family
 from plogicnet.reproduction.tables import paper
 from small import SMALL, small_graph, write_small_graph
 from stopping import StoppedError, different, stop_at
@@ -30,6 +30,8 @@ def test_train_evaluate_predict_and_explain(call: Call, tmp_path: Path, system: 
     assert 0 < figures[own]["mrr"] <= 1
     # the system alone judges: what is best by it is what is shown
     assert figures["plogicnet*"]["mrr"] == figures[own]["mrr"]
+    name = {"blp": "BLP (rules alone)", "ruge": "RUGE (embedding alone)", "nne_aer": "NNE-AER (embedding alone)"}
+    assert own_lines(call("evaluate", run)[1]) == [name[system]]
     found = answer(call, "predict", run, "--head", "man0", "--relation", "parent", "--top", "3")["predictions"]
     assert len(found) == 3
     key = "p_w" if system == "blp" else "q"
@@ -43,6 +45,47 @@ def test_train_evaluate_predict_and_explain(call: Call, tmp_path: Path, system: 
     code, _, said = call("resume", run)
     assert code == 2
     assert "it is trained once, without EM" in said  # more iterations would be refused
+
+
+def own_lines(table: str) -> list[str]:
+    """What lines of a table of figures are called, of those that name one of the other systems."""
+    titles = [line.split("│")[1].strip() for line in table.splitlines() if line.startswith("│")]
+    return [title for title in titles if "(" in title]
+
+
+@pytest.mark.parametrize(
+    ("system", "left"),
+    [
+        ("blp", "BLP is one probability for all of a relation's triples"),
+        ("ruge", "RUGE is plain ComplEx;"),
+        ("nne_aer", "NNE-AER is ComplEx with entities in [0, 1];"),
+    ],
+)
+def test_a_training_without_rules_says_what_is_left(
+    call: Call, tmp_path: Path, caplog: pytest.LogCaptureFixture, system: str, left: str
+) -> None:
+    train = ["train", write_small_graph(tmp_path), *QUICK, f"--set=system={system}"]
+    answer(call, *train, "--out", tmp_path / "with")
+    assert not [r for r in caplog.records if r.name == "plogicnet.baselines.choice"]
+    answer(call, *train, "--out", tmp_path / "without", "--set=rules.min_support=100000")
+    (said,) = [r.getMessage() for r in caplog.records if r.name == "plogicnet.baselines.choice"]
+    assert f"no rule is left, so {left}" in said
+    assert "a lower rules.min_precision or rules.min_support" in said
+
+
+def test_ruge_says_so_where_its_rules_conclude_nothing_new(caplog: pytest.LogCaptureFixture) -> None:
+    rows = [(f"a{i}", "husband", f"b{i}") for i in range(9)] + [(f"b{i}", "wife", f"a{i}") for i in range(9)]
+    graph = KnowledgeGraph.from_names(rows, rows[:1], rows[:1], "couples")
+    values = SMALL | {"system": "ruge", "rules.mine": False, "kge.steps": 2}
+    PLogicNet(Config().with_values(values)).fit(graph, rules="husband(X, Y) => wife(Y, X)")
+    assert "no rule concludes a triple that is not observed, so RUGE is plain ComplEx" in caplog.text
+
+
+def test_tables_of_training_and_of_seeds_name_the_system(call: Call, tmp_path: Path) -> None:
+    train = ["train", write_small_graph(tmp_path), *QUICK, "--set=system=blp"]
+    said = call(*train, "--out", tmp_path / "run")[1]
+    assert own_lines(said) == ["BLP (rules alone)"]
+    assert own_lines(call(*train, "--out", tmp_path / "runs", "--seeds=0,1")[1]) == ["BLP (rules alone)"]
 
 
 @pytest.mark.parametrize("values", [{}, SOFTMAX])

@@ -62,6 +62,7 @@ def run(graph: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert done.returncode == 0, done.stderr
     assert "cost:" in done.stderr
     assert "EM iterations" in done.stdout
+    assert "facts of test compete" in done.stdout
     return out
 
 
@@ -83,7 +84,10 @@ def test_evaluate_gives_four_systems_and_repeats_what_training_measured(run: Pat
         assert {"optimistic", "pessimistic", "by_side", "by_relation", "by_category"} <= set(result[name])
     assert result["plogicnet*"]["mrr"] > max(result["embedding"]["mrr"], result["rules"]["mrr"])
     assert {"brier", "ece", "curve"} <= set(result["calibration"])
-    assert "pLogicNet*" in plogicnet("evaluate", run, "--split", "valid").stdout
+    on_test, on_valid = plogicnet("evaluate", run).stdout, plogicnet("evaluate", run, "--split", "valid").stdout
+    assert "pLogicNet*" in on_valid
+    assert "facts of test compete" in " ".join(on_valid.split())
+    assert "compete" not in on_test
 
 
 def test_predict_then_explain(run: Path) -> None:

@@ -206,6 +206,23 @@ def test_without_embedding(make: Make) -> None:
     assert "q" not in [e.text for e in page.all("dt")]
 
 
+@pytest.mark.parametrize(("system", "own"), [("blp", "BLP (rules alone)"), ("nne_aer", "NNE-AER (embedding alone)")])
+def test_the_line_of_another_system_has_its_name(make: Make, system: str, own: str) -> None:
+    page = assert_harmless(page_of(make({"system": system})))
+    tables = page.section("ranking").all("table")
+    assert [row[0] for row in tables[0].rows() if "(" in row[0]] == [own]
+    assert own in tables[1].text
+    assert own in page.all("header")[0].text
+    assert "vectors and rules together" not in page.all("header")[0].text  # λ is 0
+
+
+def test_facts_of_test_compete_on_valid_and_that_is_said(make: Make, page: Element) -> None:
+    assert "Facts of test compete" in page.section("ranking").text
+    rows = family_rows()
+    untested = read(page_of(make(graph=KnowledgeGraph.from_names(rows[:86], rows[86:102], name="untested"))))
+    assert "compete" not in untested.section("ranking").text
+
+
 def test_without_rules(make: Make) -> None:
     page = assert_harmless(page_of(make({"em.rules": False})))
     assert "no rules" in page.section("rules").text

@@ -1,5 +1,6 @@
 """Which system the settings name: how its rule model is made and learned, and what guides its embedding."""
 
+import logging
 from collections.abc import Iterator
 
 import numpy as np
@@ -15,6 +16,10 @@ from plogicnet.mln import RuleModel, build_rule_model, grounding_counts, m_step
 from plogicnet.mln import report as report_on_rules
 from plogicnet.progress import Progress, silent
 from plogicnet.rules import RuleTable
+from plogicnet.titles import OTHERS
+
+log = logging.getLogger(__name__)
+MORE_RULES = "a lower rules.min_precision or rules.min_support keeps more rules, --rules adds your own"
 
 
 def vectors_alone(config: Config) -> bool:
@@ -57,6 +62,34 @@ def _contradictions(config: Config) -> Iterator[tuple[bool, str]]:
     yield config.em.iterations > 1, "is trained once, without EM: set em.iterations=1"
     composed = config.rules.mine and config.system == "nne_aer" and "composition" in patterns
     yield composed, "holds to entailments of one premise: set rules.patterns=[inverse,subrelation]"
+
+
+def without_rules(config: Config) -> str:
+    """What a training is that has no rules.
+
+    Example:
+        >>> without_rules(Config().with_values({"system": "nne_aer"}))
+        'ComplEx with entities in [0, 1]'
+    """
+    if not config.em.embedding:
+        return "one probability for all of a relation's triples, which ranks nothing"
+    return {"ruge": "plain ComplEx", "nne_aer": "ComplEx with entities in [0, 1]"}.get(
+        config.system, "the embedding alone"
+    )
+
+
+def warn_of_no_rules(config: Config, model: RuleModel) -> None:
+    """Says so where one of the other systems has no rules to work by, and what it then is.
+
+    Example:
+        >>> warn_of_no_rules(config, model)  # doctest: +SKIP
+    """
+    if config.system == "plogicnet":
+        return
+    none, nothing = not len(model.rules), config.system == "ruge" and not len(model.groundings.hidden)
+    if none or nothing:
+        why = "no rule is left" if none else "no rule concludes a triple that is not observed"
+        log.warning("%s, so %s is %s; %s", why, OTHERS[config.system][0], without_rules(config), MORE_RULES)
 
 
 def make_rule_model(

@@ -116,15 +116,18 @@ def evaluate(
     from plogicnet.progress import for_stderr
 
     model = load_run(run, device, threads)
-    split = split or ("test" if len(model.fitted.graph.test) else "valid")
+    graph = model.fitted.graph
+    split = split or ("test" if len(graph.test) else "valid")
     result = model.evaluate(split, for_stderr())
     if as_json:
         print_json(result)
         return
-    from plogicnet.cli.show import console, metrics_table
+    from plogicnet.cli.show import TEST_COMPETES, console, metrics_table
 
     screen = console()
-    screen.print(metrics_table(f"{split} ({many(len(model.fitted.graph.split(split)), 'triple')}, filtered)", result))
+    title = f"{split} ({many(len(graph.split(split)), 'triple')}, filtered)"
+    note = TEST_COMPETES if split == "valid" and len(graph.test) else ""
+    screen.print(metrics_table(title, result, model.config.system, note))
     quality: Any = result["calibration"]
     screen.print(
         f"λ = {result['lambda']:g}; probabilities: Brier score {quality['brier']:.4f},"

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from plogicnet.cli.show import (
+    TEST_COMPETES,
     best_reason,
     console,
     fact,
@@ -50,9 +51,11 @@ def tell(settings: Config, out: Path | None, quiet: bool) -> dict[str, object]:
         "groundings": len(network.rule),
     }
     screen.print(mined_text(mined))
-    screen.print(history_table(model.history))
+    screen.print(history_table(model.history, settings.system, TEST_COMPETES))
     test: Any = model.metrics["test"]
-    screen.print(metrics_table(f"test: {len(graph.test):,} held-out facts, both sides, filtered", test))
+    screen.print(
+        metrics_table(f"test: {len(graph.test):,} held-out facts, both sides, filtered", test, settings.system)
+    )
     screen.print(rules_table(f"the {RULES} strongest rules", rules[:RULES]))
     facts = _missing(model)
     screen.print(

@@ -9,14 +9,11 @@ from rich.markup import escape
 from rich.table import Table
 
 from plogicnet.errors import many
+from plogicnet.titles import titles_of
 
 NO_LABELS: Mapping[str, str] = {}
-NAMES = {
-    "embedding": "embedding alone",
-    "rules": "rules alone",
-    "plogicnet": "pLogicNet",
-    "plogicnet*": "pLogicNet*",
-}
+TEST_COMPETES = "On valid, facts of test compete (train and valid alone are left out): MRR may be far below test's."
+"""Why figures on valid are lower, for a table of them where there are figures on test too."""
 
 
 def console() -> Console:
@@ -45,50 +42,50 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) 
     return result
 
 
-def metrics_table(title: str, result: Mapping[str, Any]) -> Table:
-    """The systems' figures side by side.
+def metrics_table(title: str, result: Mapping[str, Any], system: str, note: str = "") -> Table:
+    """The figures of a run of a system side by side, with a note below.
 
     Example:
         >>> figures = dict.fromkeys(("mr", "mrr", "hits_at_1", "hits_at_3", "hits_at_10"), 1.0)
-        >>> metrics_table("test", {"plogicnet": figures}).row_count
+        >>> metrics_table("test", {"plogicnet": figures}, "plogicnet").row_count
         1
     """
     keys = ("mrr", "hits_at_1", "hits_at_3", "hits_at_10")
     rows = [
-        [NAMES[name], *(f"{result[name][k]:.3f}" for k in keys), f"{result[name]['mr']:.1f}"]
-        for name in NAMES
-        if name in result
+        [named, *(f"{result[key][k]:.3f}" for k in keys), f"{result[key]['mr']:.1f}"]
+        for key, named in titles_of(system).items()
+        if key in result
     ]
-    return table(title, ["system", "MRR", "Hits@1", "Hits@3", "Hits@10", "MR"], rows)
+    return _noted(table(title, ["system", "MRR", "Hits@1", "Hits@3", "Hits@10", "MR"], rows), note)
 
 
-def seeds_table(title: str, figures: Mapping[str, Any]) -> Table:
-    """The systems' figures over several seeds.
+def seeds_table(title: str, figures: Mapping[str, Any], system: str) -> Table:
+    """The figures of a system's runs over several seeds.
 
     Example:
-        >>> seeds_table("test", {}).row_count
+        >>> seeds_table("test", {}, "plogicnet").row_count
         0
     """
     keys = ("mrr", "hits_at_1", "hits_at_3", "hits_at_10")
     rows = [
-        [NAMES[name], *(f"{figures[name][k]['mean']:.3f} ± {figures[name][k]['sd']:.3f}" for k in keys)]
-        for name in NAMES
-        if name in figures
+        [named, *(f"{figures[key][k]['mean']:.3f} ± {figures[key][k]['sd']:.3f}" for k in keys)]
+        for key, named in titles_of(system).items()
+        if key in figures
     ]
     return table(title, ["system", "MRR", "Hits@1", "Hits@3", "Hits@10"], rows)
 
 
-def history_table(history: Sequence[Mapping[str, Any]]) -> Table:
-    """One row per EM iteration.
+def history_table(history: Sequence[Mapping[str, Any]], system: str, note: str = "") -> Table:
+    """One row per EM iteration, with a note below.
 
     Example:
-        >>> history_table([]).row_count
+        >>> history_table([], "plogicnet").row_count
         0
     """
-    rows = []
+    titles, rows = titles_of(system), []
     for line in history:
         precision = line["accepted_precision"]
-        shown = [f"{line['valid'][name]['mrr']:.3f}" if name in line["valid"] else "–" for name in NAMES]
+        shown = [f"{line['valid'][name]['mrr']:.3f}" if name in line["valid"] else "–" for name in titles]
         rows.append(
             [
                 line["iteration"],
@@ -104,10 +101,15 @@ def history_table(history: Sequence[Mapping[str, Any]]) -> Table:
         "hidden",
         "accepted",
         "confirmed by held-out facts",
-        *(f"{n} MRR" for n in NAMES.values()),
+        *(f"{n} MRR" for n in titles.values()),
         "λ",
     ]
-    return table("EM iterations (MRR on valid)", columns, rows)
+    return _noted(table("EM iterations (MRR on valid)", columns, rows), note)
+
+
+def _noted(result: Table, note: str) -> Table:
+    result.caption, result.caption_justify = note or None, "left"
+    return result
 
 
 def rules_table(title: str, rows: Sequence[Mapping[str, Any]]) -> Table:
@@ -167,9 +169,7 @@ def predictions_table(
     notes = [f"{alone:,} of {len(rows):,} judged by rules alone: no vector"] if alone else []
     notes += [f"{left_out:,} more known already (--include-known shows them)"] if left_out else []
     notes += [f"{held_out:,} held out: facts of valid or test, which training did not see"] if held_out else []
-    result.caption = "; ".join(notes) or None
-    result.caption_justify = "left"
-    return result
+    return _noted(result, "; ".join(notes))
 
 
 def checkup_table(checkup: Mapping[str, Any]) -> Table:

@@ -226,16 +226,15 @@ def _show_trained(model: "PLogicNet", out: Path, as_json: bool) -> None:
     if as_json:
         print_json({"run": str(out), **model.metrics})
         return
-    from plogicnet.cli.show import console, history_table, metrics_table
+    from plogicnet.cli.show import TEST_COMPETES, console, history_table, metrics_table
 
-    screen = console()
-    screen.print(history_table(model.history))
+    screen, graph, system = console(), model.fitted.graph, model.config.system
+    screen.print(history_table(model.history, system, TEST_COMPETES if len(graph.test) else ""))
     for split in ("test", "valid"):
         if split in model.metrics:
             figures: Any = model.metrics[split]
-            screen.print(
-                metrics_table(f"{split} ({many(len(model.fitted.graph.split(split)), 'triple')}, filtered)", figures)
-            )
+            title = f"{split} ({many(len(graph.split(split)), 'triple')}, filtered)"
+            screen.print(metrics_table(title, figures, system))
             break
     screen.print(f"run saved in {out}; next: plogicnet rules {out}", markup=False)
 
@@ -253,7 +252,8 @@ def _show_seeds(models: Mapping[int, "PLogicNet"], out: Path, as_json: bool) -> 
     if as_json:
         print_json({"runs": {str(s): str(out / f"seed-{s}") for s in models}, split: figures})
         return
-    console().print(seeds_table(f"{split}, {many(len(models), 'seed')}: mean ± standard deviation", figures))
+    title = f"{split}, {many(len(models), 'seed')}: mean ± standard deviation"
+    console().print(seeds_table(title, figures, next(iter(models.values())).config.system))
     print(f"runs saved in {out}/seed-*")
 
 

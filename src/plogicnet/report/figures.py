@@ -10,14 +10,11 @@ from plogicnet.report.findings import Ranked
 from plogicnet.report.markup import Child, Markup, Names, join, tag
 from plogicnet.report.plots import Axis, Plane, legend, meter, strip, strip_scale
 from plogicnet.rules import RuleTable
+from plogicnet.titles import TITLES
 
-SYSTEMS = {
-    "embedding": ("embedding", "embedding alone"),
-    "rules": ("rules", "rules alone"),
-    "plogicnet": ("plogicnet", "pLogicNet"),
-    "plogicnet*": ("star", "pLogicNet*"),
-}
-"""Each system's kind of mark and its name."""
+KINDS = {"embedding": "embedding", "rules": "rules", "plogicnet": "plogicnet", "plogicnet*": "star"}
+"""Each system's kind of mark."""
+Titles = Mapping[str, str]
 COMPARED = ("embedding", "rules", "plogicnet*")
 FIGURES = {"mrr": "MRR", "hits_at_1": "Hits@1", "hits_at_3": "Hits@3", "hits_at_10": "Hits@10"}
 EDGES = (1, 3, 10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
@@ -56,7 +53,7 @@ def _side(cell: Child) -> str | None:
     return "number" if plain and str(cell).lstrip("+-–−")[:1] in "0123456789" else None
 
 
-def systems_table(result: Mapping[str, Any]) -> Markup:
+def systems_table(result: Mapping[str, Any], titles: Titles = TITLES) -> Markup:
     """The systems side by side; the best of each column is bold.
 
     Example:
@@ -64,10 +61,10 @@ def systems_table(result: Mapping[str, Any]) -> Markup:
         >>> systems_table({"rules": figures}).count("1.000")
         4
     """
-    there = [name for name in SYSTEMS if name in result]
+    there = [name for name in titles if name in result]
     rows = []
     for name in there:
-        row: list[Child] = [SYSTEMS[name][1]]
+        row: list[Child] = [titles[name]]
         for key in (*FIGURES, "mr"):
             values = [round(result[n][key], 3) for n in there]
             text = f"{result[name][key]:.1f}" if key == "mr" else f"{result[name][key]:.3f}"
@@ -77,7 +74,14 @@ def systems_table(result: Mapping[str, Any]) -> Markup:
     return table(["system", *FIGURES.values(), "MR"], rows, "systems")
 
 
-def groups_table(result: Mapping[str, Any], key: str, counts: Mapping[str, int], kind: str, names: Names) -> Markup:
+def groups_table(
+    result: Mapping[str, Any],
+    key: str,
+    counts: Mapping[str, int],
+    kind: str,
+    names: Names,
+    titles: Titles = TITLES,
+) -> Markup:
     """The MRR of each relation or category as marks on a line; the largest first.
 
     Example:
@@ -90,31 +94,37 @@ def groups_table(result: Mapping[str, Any], key: str, counts: Mapping[str, int],
     rows = []
     for group in shown:
         values = {name: result[name][key][group]["mrr"] for name in there}
-        marks = [(SYSTEMS[n][0], v, f"{SYSTEMS[n][1]}: MRR {v:.3f}") for n, v in values.items()]
+        marks = [(KINDS[n], v, f"{titles[n]}: MRR {v:.3f}") for n, v in values.items()]
         rows.append([names(group), f"{counts[group]:,}", strip(marks), *(f"{v:.3f}" for v in values.values())])
-    columns = [kind, "triples", strip_scale(), *(SYSTEMS[name][1] for name in there)]
-    kinds = [SYSTEMS[name] for name in there]
-    return join(legend(kinds, lines=False), table(columns, rows, "groups"))
+    columns = [kind, "triples", strip_scale(), *(titles[name] for name in there)]
+    return join(legend(_kinds(there, titles), lines=False), table(columns, rows, "groups"))
 
 
-def iterations_figure(history: Sequence[Mapping[str, Any]]) -> Markup:
-    """MRR on valid after each EM iteration.
+def _kinds(there: Sequence[str], titles: Titles) -> list[tuple[str, str]]:
+    return [(KINDS[name], titles[name]) for name in there]
+
+
+def iterations_figure(
+    history: Sequence[Mapping[str, Any]], titles: Titles = TITLES, beside_test: bool = False
+) -> Markup:
+    """MRR on valid after each EM iteration; beside figures on test it is said why they differ.
 
     Example:
         >>> iterations_figure([{"iteration": 1, "valid": {"rules": {"mrr": 0.5}}, "lambda": 1.0}]).count("figure")
         2
     """
-    there = [name for name in SYSTEMS if name in history[0]["valid"]]
+    there = [name for name in titles if name in history[0]["valid"]]
     mrr = {name: [(line["iteration"], line["valid"][name]["mrr"]) for line in history] for name in there}
     values = [v for points in mrr.values() for _, v in points]
     numbers = [line["iteration"] for line in history]
     x = Axis(min(numbers) - 0.5, max(numbers) + 0.5, _counted(numbers), "EM iteration")
     plane = Plane(x, Axis.of(min(values), max(values), "MRR on valid"))
-    drawn = [plane.line(SYSTEMS[n][0], points) for n, points in mrr.items()]
-    drawn += [[plane.mark(SYSTEMS[n][0], *p, f"{SYSTEMS[n][1]}: {p[1]:.3f}") for p in mrr[n]] for n in there]
+    drawn = [plane.line(KINDS[n], points) for n, points in mrr.items()]
+    drawn += [[plane.mark(KINDS[n], *p, f"{titles[n]}: {p[1]:.3f}") for p in mrr[n]] for n in there]
     about = "; ".join(f"{line['iteration']}: λ = {line['lambda']:g}" for line in history)
     about = f"By the validation triples, which also choose λ, the rules’ share in pLogicNet* ({about})."
-    return plane.figure("EM iterations", about, drawn, legend([SYSTEMS[name] for name in there]))
+    about += " Facts of test compete there, so that it may be far below the MRR on test." if beside_test else ""
+    return plane.figure("EM iterations", about, drawn, legend(_kinds(there, titles)))
 
 
 def _counted(numbers: Sequence[int]) -> tuple[tuple[float, str], ...]:
@@ -150,7 +160,7 @@ def accepted_figure(history: Sequence[Mapping[str, Any]], tau: float) -> Markup:
     return plane.figure("Hidden triples accepted", about, drawn)
 
 
-def ranks_figure(told: Ranked, entities: int) -> Markup:
+def ranks_figure(told: Ranked, entities: int, titles: Titles = TITLES) -> Markup:
     """How the ranks are spread over bins of equal width on a scale of logarithms.
 
     Example:
@@ -165,14 +175,14 @@ def ranks_figure(told: Ranked, entities: int) -> Markup:
     plane = Plane(x, Axis.of(0, max(float(s.max()) for s in shares.values()), "share of queries", percent=True))
     width = 0.8 / len(there)
     drawn = [
-        plane.bar(SYSTEMS[name][0], at + 0.1 + i * width, at + 0.1 + (i + 0.92) * width, share, f"{100 * share:.1f} %")
+        plane.bar(KINDS[name], at + 0.1 + i * width, at + 0.1 + (i + 0.92) * width, share, f"{100 * share:.1f} %")
         for i, name in enumerate(there)
         for at, share in enumerate(shares[name].tolist())
     ]
     whole = len(told.triples) == told.of
     sample = "" if whole else f" A sample of {len(told.triples):,} of the {told.of:,} triples, drawn by the run’s seed."
     about = f"Heads and tails of the {told.split} triples among {entities:,} entities, filtered.{sample}"
-    return plane.figure("Where the truth stands", about, drawn, legend([SYSTEMS[n] for n in there], lines=False))
+    return plane.figure("Where the truth stands", about, drawn, legend(_kinds(there, titles), lines=False))
 
 
 def rank_shares(ranks: FloatArray, edges: Sequence[int]) -> FloatArray:

@@ -22,6 +22,7 @@ from plogicnet.progress import Progress, silent
 from plogicnet.report import figures, findings, reasons
 from plogicnet.report.markup import AND, Child, Markup, Names, breakable, join, shortened, tag
 from plogicnet.rules import RuleTable
+from plogicnet.titles import titles_of
 from plogicnet.version import VERSION
 
 NEITHER = "without rules and without vectors, nothing tells one answer from another"
@@ -118,8 +119,9 @@ def _short(model: PLogicNet, result: Mapping[str, Any]) -> Markup:
     if result:
         star, split = result["plogicnet*"], result["split"]
         tiles += [(f"MRR on {split}", f"{star['mrr']:.3f}"), (f"Hits@10 on {split}", f"{star['hits_at_10']:.3f}")]
-        others = [f"{figures.SYSTEMS[n][1]} {result[n]['mrr']:.3f}" for n in ("embedding", "rules") if n in result]
-        both = ", which ranks by vectors and rules together" if len(rules) and "embedding" in result else ""
+        titles, together = titles_of(model.config.system), len(rules) and "embedding" in result and result["lambda"]
+        others = [f"{titles[n]} {result[n]['mrr']:.3f}" for n in ("embedding", "rules") if n in result]
+        both = ", which ranks by vectors and rules together" if together else ""
         sentence = f"Mean reciprocal rank of pLogicNet*{both}; {', '.join(others)}."
     tiles.append(("rules learned", f"{len(rules):,}"))
     if last is not None:
@@ -187,21 +189,24 @@ def _examples(examples: Sequence[str]) -> Child:
 def _ranking(model: PLogicNet, result: Mapping[str, Any], told: findings.Ranked | None, names: Names) -> Child:
     if told is None:
         return tag("p", "The graph holds nothing out, so there is nothing to rank.")
-    graph = model.fitted.graph
-    relations = _by_relation(graph, told.split)
+    graph, titles = model.fitted.graph, titles_of(model.config.system)
+    relations, categories = _by_relation(graph, told.split), _by_category(graph, told.split)
     most = figures.RELATIONS_MOST
     largest = f", the {most} largest of {len(relations):,}" if len(relations) > most else ""
-    plots = figures.iterations_figure(model.history), figures.ranks_figure(told, len(graph.entities))
+    plots = (
+        figures.iterations_figure(model.history, titles, told.split == "test"),
+        figures.ranks_figure(told, len(graph.entities), titles),
+    )
     asked = many(told.of, f"{told.split} triple")
     about = f"{asked}, both ends, among {many(len(graph.entities), 'entity', 'entities')}; filtered."
     return [
         tag("p", about),
-        figures.systems_table(result),
+        figures.systems_table(result, titles),
         tag("div", *plots, class_="pair"),
         tag("h3", "MRR by category of relation"),
-        figures.groups_table(result, "by_category", _by_category(graph, told.split), "category", names),
+        figures.groups_table(result, "by_category", categories, "category", names, titles),
         tag("h3", f"MRR by relation{largest}"),
-        figures.groups_table(result, "by_relation", relations, "relation", names),
+        figures.groups_table(result, "by_relation", relations, "relation", names, titles),
     ]
 
 

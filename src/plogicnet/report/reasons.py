@@ -5,11 +5,11 @@ from typing import Any
 
 from plogicnet.errors import many
 from plogicnet.model import Prediction
-from plogicnet.report.figures import SYSTEMS
 from plogicnet.report.findings import Explained, Mistake, names_of
 from plogicnet.report.markup import AND, Child, Markup, Names, join, tag
 from plogicnet.report.plots import meter
 from plogicnet.rules import Rule
+from plogicnet.titles import TITLES
 
 RULES_MOST, PREMISES_MOST, NEIGHBOURS_MOST = 4, 2, 3
 Rules = Mapping[str, Rule]
@@ -77,7 +77,7 @@ def _share(value: float) -> str:
 
 
 def _places(mistake: Mistake) -> Markup:
-    places = [f"{SYSTEMS[s][1]} {_place(p)}" for s, p in mistake.places.items() if s not in ("plogicnet", "plogicnet*")]
+    places = [f"{TITLES[s]} {_place(p)}" for s, p in mistake.places.items() if s not in ("plogicnet", "plogicnet*")]
     others = f" ({', '.join(places)})" if places else ""
     return join("rank ", tag("b", _place(mistake.places["plogicnet*"])), f" by pLogicNet*{others}.")
 

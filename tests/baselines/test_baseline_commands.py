@@ -81,7 +81,10 @@ def test_ruge_says_so_where_its_rules_conclude_nothing_new(caplog: pytest.LogCap
     assert "no rule concludes a triple that is not observed, so RUGE is plain ComplEx" in caplog.text
 
 
-def test_tables_of_training_and_of_seeds_name_the_system(call: Call, tmp_path: Path) -> None:
+def test_tables_of_training_and_of_seeds_name_the_system(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "140")
     train = ["train", write_small_graph(tmp_path), *QUICK, "--set=system=blp"]
     said = call(*train, "--out", tmp_path / "run")[1]
     assert own_lines(said) == ["BLP (rules alone)"]

@@ -245,9 +245,7 @@ def _vectors_instead(config: Config) -> str:
 
 def _more(config: Config) -> str:
     """What to do where too little was learned."""
-    return (
-        "train longer" if config.em.embedding else "have more rules (a lower rules.min_precision or rules.min_support)"
-    )
+    return "train longer" if config.em.embedding else MORE_RULES
 
 
 def _chance(figures: Figures, entities: int, config: Config) -> Iterator[Finding]:

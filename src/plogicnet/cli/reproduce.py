@@ -9,7 +9,7 @@ import typer
 
 from plogicnet.cli.settings import Assignments, Device, Json, Threads, print_json
 from plogicnet.cli.train import cost, parse_seeds, require_same, trained
-from plogicnet.errors import InputError, nearest
+from plogicnet.errors import InputError, many, nearest
 
 if TYPE_CHECKING:
     from plogicnet.config import Config
@@ -109,16 +109,7 @@ def reproduce(
     if as_json:
         print_json({"tables": shown})
         return
-    from plogicnet.cli.show import console
-
-    screen = console()
-    for table, about in zip(chosen, shown, strict=True):
-        if about["rows"]:
-            parts = [_states(about)] if show_list else _beside(about, table.figures, graph, screen.width >= WIDE)
-            screen.print(*parts, sep="\n")
-    lines = [line for about in shown for row in about["rows"] for line in row["ours"]]
-    if not show_list and graph is None and any(line.get("far") for line in lines):
-        print("far: more than .01 MRR from the printed figure (3 % of triples, 2 points of precision)", file=sys.stderr)
+    _show_tables(shown, [table.figures for table in chosen], graph, show_list)
     waiting = sum(row["state"] == "not run yet" for about in shown for row in about["rows"])
     if waiting and not train:
         altered = [*(["--graph", graph] if graph else []), *(f"--set {each}" for each in assignments or [])]
@@ -228,19 +219,35 @@ def _show_together(whole: "Paper", found: Mapping[str, Any], data: Sequence[str]
 
 
 def _show_history(found: Mapping[str, Any], as_json: bool) -> None:
+    """What every run accepted, and below it how it ranked: together they are too wide for most screens."""
     from plogicnet.cli.show import console, table
-    from plogicnet.reproduction.history import COUNTS, NAMES, TITLES, cells, history
+    from plogicnet.reproduction.history import COLUMNS, COUNTS, NAMES, cells, history
 
     rows = history(found)
     if as_json:
         print_json({"history": rows})
         return
-    first = len(NAMES) + len(COUNTS)
-    parts = {"Hidden triples that were accepted": range(len(NAMES), first), "Test MRR": range(first, len(TITLES))}
-    for title, columns in parts.items():
-        shown = [*range(len(NAMES)), *columns]
-        lines = [[cells(row)[i] for i in shown] for row in rows]
-        console().print(table(f"{title}, by EM iteration", [TITLES[i] for i in shown], lines))
+    lines, names, first = [cells(row) for row in rows], len(NAMES), len(NAMES) + len(COUNTS)
+    parts = {"Hidden triples that were accepted": slice(names, first), "Test MRR": slice(first, None)}
+    for title, part in parts.items():
+        told = [[*line[:names], *line[part]] for line in lines]
+        console().print(table(f"{title}, by EM iteration", [*NAMES, *COLUMNS[part]], told))
+
+
+def _show_tables(
+    shown: Sequence[Mapping[str, Any]], figures: Sequence[Sequence[str]], graph: str | None, as_list: bool
+) -> None:
+    """The tables that have rows: the rows' states, or ours beside what is printed."""
+    from plogicnet.cli.show import console
+
+    screen = console()
+    for about, own in zip(shown, figures, strict=True):
+        if about["rows"]:
+            parts = [_states(about)] if as_list else _beside(about, own, graph, screen.width >= WIDE)
+            screen.print(*parts, sep="\n")
+    lines = [line for about in shown for row in about["rows"] for line in row["ours"]]
+    if not as_list and graph is None and any(line.get("far") for line in lines):
+        print("far: more than .01 MRR from the printed figure (3 % of triples, 2 points of precision)", file=sys.stderr)
 
 
 def _states(about: Mapping[str, Any]) -> Any:
@@ -260,23 +267,28 @@ def _title(about: Mapping[str, Any]) -> str:
 def _beside(about: Mapping[str, Any], figures: Sequence[str], graph: str | None, wide: bool) -> Iterator[Any]:
     """A table a data set: what is printed (nothing is, of another graph), then our lines, those far from it marked."""
     from plogicnet.cli.show import table
-    from plogicnet.reproduction.comparison import TITLES, shown
+    from plogicnet.reproduction.comparison import TITLES
 
     for dataset in dict.fromkeys(row["dataset"] for row in about["rows"]):
-        cells: list[list[object]] = []
+        cells: list[list[str]] = []
         for row in (row for row in about["rows"] if row["dataset"] == dataset):
             theirs = graph is None and bool(row["paper"])
             if theirs:
                 printed = [row["paper"].get(figure, "") for figure in figures]
                 cells.append([row["row"], "printed", *printed, "" if row["ours"] else row["state"]])
             for line in row["ours"]:
-                what = ", ".join(filter(None, [line["system"], f"iteration {line['iteration']}"]))
-                what += "" if line["ties"] == "realistic" else f", {line['ties']} ties"
-                note = f"{line['seeds']} seed{'s' * (line['seeds'] != 1)}" if line["seeds"] else "not run yet"
-                run = line["run"] if line["seeds"] else line["runs"][0]
-                note += f", {run if wide else run.removeprefix(f'{dataset}-')}"
-                note += " (far)" if theirs and line["seeds"] and line["far"] else ""
-                values = [shown(f, line["figures"].get(f)) for f in figures] if line["seeds"] else [""] * len(figures)
-                cells.append(["" if theirs else row["row"], what, *values, note])
+                cells.append(["" if theirs else row["row"], *_line(line, figures, "" if wide else f"{dataset}-")])
+                cells[-1][-1] += " (far)" if theirs and line.get("far") else ""
         where = dataset if graph is None else f"{graph}, as {dataset}"
         yield table(f"{_title(about)}: {where}", ["row", "", *(TITLES[f] for f in figures), ""], cells)
+
+
+def _line(line: Mapping[str, Any], figures: Sequence[str], without: str) -> list[str]:
+    """What a line is of, its figures, and its seeds and run, whose name may be said without its beginning."""
+    from plogicnet.reproduction.comparison import shown
+
+    what = ", ".join(filter(None, [line["system"], f"iteration {line['iteration']}"]))
+    what += "" if line["ties"] == "realistic" else f", {line['ties']} ties"
+    seeds, run = ("not run yet", line["runs"][0]) if not line["seeds"] else (many(line["seeds"], "seed"), line["run"])
+    values = [shown(f, line["figures"].get(f)) if line["seeds"] else "" for f in figures]
+    return [what, *values, f"{seeds}, {run.removeprefix(without)}"]

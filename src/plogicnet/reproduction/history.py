@@ -15,7 +15,7 @@ SYSTEMS = {
 """The systems whose MRR is shown, and the titles of their columns."""
 NAMES = ("run", "seeds", "EM")
 COUNTS = ("hidden", "accepted", "held out", "%", "λ")
-TITLES = (*NAMES, *COUNTS, *SYSTEMS.values())
+COLUMNS = (*NAMES, *COUNTS, *SYSTEMS.values())
 
 
 def history(results: Mapping[str, Json]) -> list[Json]:
@@ -42,7 +42,7 @@ def _row(run: str, about: Json) -> Json:
 
 
 def cells(row: Json) -> Sequence[str]:
-    """A row as text, in the order of the titles.
+    """A row as text, a cell a column.
 
     Example:
         >>> row = {"run": "r", "seeds": 1, "iteration": 1, "hidden": 9, "accepted": 4, "precision": 0.5, "held_out": 2}

@@ -11,8 +11,7 @@ import yaml
 from plogicnet.errors import InputError
 from plogicnet.files import replacing, write_text
 from plogicnet.reproduction.comparison import FIGURE_OF_MARK, TITLES, Found, far, find, shown, state
-from plogicnet.reproduction.history import TITLES as HISTORY_TITLES
-from plogicnet.reproduction.history import cells, history
+from plogicnet.reproduction.history import COLUMNS, cells, history
 from plogicnet.reproduction.overview import ABSENT, FIGURES, overview
 from plogicnet.reproduction.results import Json
 from plogicnet.reproduction.tables import Line, Paper, Row, Table
@@ -105,7 +104,7 @@ def _section(key: str, notes: Notes) -> list[str]:
 
 def _history(rows: Sequence[Json]) -> str:
     """A row an iteration of a run."""
-    titles = [_text(title) for title in HISTORY_TITLES]
+    titles = [_text(title) for title in COLUMNS]
     lines = [f"| {' | '.join(titles)} |", "|---|" + "--:|" * (len(titles) - 1)]
     return "\n".join(lines + [f"| {' | '.join(cells(row))} |" for row in rows])
 

@@ -26,33 +26,37 @@ RULES = {f"rules.min_precision.{p}": 0.6 for p in ("composition", "inverse", "sy
 SAME: dict[str, object] = {
     "device": "cpu",
     "threads": 1,
-    "kge.model": "ComplEx",
-    "kge.dim": 64,
-    "kge.batch": 256,
+    "neural.model": "ComplEx",
+    "neural.vectors.dim": 64,
+    "neural.batch": 256,
     **RULES,
 }
 SAME |= {"rules.irreflexive": False, "em.tau_triplet": 0.9, "em.patience": 1, "em.combine": "log_odds"}
 SAME |= {"em.lambda_grid": [0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0]}
 WAYS: dict[str, dict[str, object]] = {
-    "all entities": {"kge.recipe": "one_vs_all", "kge.learning_rate": 0.1, "kge.regularization": 0.005},
+    "all entities": {
+        "neural.vectors.recipe": "one_vs_all",
+        "neural.learning_rate": 0.1,
+        "neural.vectors.regularization": 0.005,
+    },
     "sampled": {
-        "kge.recipe": "sampled",
-        "kge.optimizer": "adagrad",
-        "kge.learning_rate": 0.1,
-        "kge.regularization": 1e-4,
-        "kge.adversarial_temperature": 0.0,
-        "kge.negatives": 32,
-        "kge.share_negatives": 16,
+        "neural.vectors.recipe": "sampled",
+        "neural.optimizer": "adagrad",
+        "neural.learning_rate": 0.1,
+        "neural.vectors.regularization": 1e-4,
+        "neural.vectors.adversarial_temperature": 0.0,
+        "neural.vectors.negatives": 32,
+        "neural.vectors.share_negatives": 16,
     },
 }
 STEPS = {"all entities": 500, "sampled": 1000}
 PASSES = 8
 """At least so many over the training triples."""
 CHOICES: dict[str, tuple[str, tuple[float, ...]]] = {
-    "RUGE": ("baselines.ruge_c", (0.001, 0.01)),
-    "NNE-AER": ("baselines.nne_aer_mu", (0.001, 0.1)),
+    "RUGE": ("systems.ruge.c", (0.001, 0.01)),
+    "NNE-AER": ("systems.nne_aer.mu", (0.001, 0.1)),
 }
-ALONE: dict[str, dict[str, object]] = {"MLN": {"em.embedding": False}, "BLP": {"system": "blp"}}
+ALONE: dict[str, dict[str, object]] = {"MLN": {"em.neural": False}, "BLP": {"system": "blp"}}
 SHOWN = ("ComplEx", "RUGE", "NNE-AER", "pLogicNet", "pLogicNet*", "MLN", "BLP")
 FIGURES = ("mr", "mrr", "hits_at_1", "hits_at_3", "hits_at_10")
 PAGE = ROOT / "docs" / "baselines.md"
@@ -75,32 +79,30 @@ def figures_of(model: PLogicNet, system: str) -> dict[str, float]:
 def merit(model: PLogicNet) -> float:
     """The MRR on validation of the vectors alone."""
     metrics: Any = model.metrics
-    return float(metrics["valid"]["embedding"]["mrr"])
+    return float(metrics["valid"]["neural"]["mrr"])
 
 
 def measure(graph: KnowledgeGraph, way: str, seed: int) -> dict[str, Any]:
     """One seed of one way: each system's test figures, and what was chosen on validation."""
-    steps = max(STEPS[way], PASSES * len(graph.train) // int(str(SAME["kge.batch"])))
-    settings: dict[str, object] = WAYS[way] | {"kge.steps": steps}
+    steps = max(STEPS[way], PASSES * len(graph.train) // int(str(SAME["neural.batch"])))
+    settings: dict[str, object] = WAYS[way] | {"neural.steps": steps}
     with tempfile.TemporaryDirectory() as folder:  # pLogicNet begins with the vectors of ComplEx alone
         alone = fitted(graph, settings | {"em.rules": False}, seed, Path(folder))
         both = fitted(graph, settings, seed, Path(folder))
-    row: dict[str, Any] = {"ComplEx": figures_of(alone, "embedding")}
+    row: dict[str, Any] = {"ComplEx": figures_of(alone, "neural")}
     for name, (key, values) in CHOICES.items():
         system: dict[str, object] = {"system": name.lower().replace("-", "_")}
         own: dict[str, object] = {"em.patience": 0, "em.iterations": 1, "em.lambda": 0.0} | {
-            "baselines.ruge_batch": SAME["kge.batch"]
+            "systems.ruge.batch": SAME["neural.batch"]
         }
         patterns = ["composition", "inverse"] if name == "RUGE" else ["inverse", "subrelation"]
         own |= {"rules.patterns": patterns}
         models = [fitted(graph, system | settings | own | {key: value}, seed) for value in values]
         best = max(range(len(models)), key=lambda i: merit(models[i]))
-        row[name] = figures_of(models[best], "embedding")
+        row[name] = figures_of(models[best], "neural")
         row[f"{name} chose"] = values[best]
-        row[f"{name} by choice"] = {
-            str(v): figures_of(m, "embedding")["mrr"] for v, m in zip(values, models, strict=True)
-        }
-    row["pLogicNet"], row["pLogicNet*"] = figures_of(both, "embedding"), figures_of(both, "plogicnet*")
+        row[f"{name} by choice"] = {str(v): figures_of(m, "neural")["mrr"] for v, m in zip(values, models, strict=True)}
+    row["pLogicNet"], row["pLogicNet*"] = figures_of(both, "neural"), figures_of(both, "plogicnet*")
     row["pLogicNet* chose"] = {"lambda": both.fitted.outcome.lambda_, "iterations": both.fitted.outcome.iteration}
     return row | {"steps": steps}
 

@@ -1,4 +1,4 @@
-"""The demo family over five seeds: each half alone, pLogicNet, pLogicNet*, and the embedding that no rule taught."""
+"""The demo family over five seeds: each half alone, pLogicNet, pLogicNet*, and the neural model that no rule taught."""
 
 import statistics
 import sys
@@ -14,9 +14,9 @@ from results import save
 
 SEEDS = range(5)
 ROWS = (
-    "embedding on observed facts",
+    "neural model on observed facts",
     "the same with constraint",
-    "embedding",
+    "neural",
     "rules",
     "plogicnet",
     "plogicnet*",
@@ -30,7 +30,7 @@ def measure(seed: int) -> dict[str, float]:
     alone: Any = PLogicNet(config.with_values({"em.iterations": 1})).fit(graph).metrics["test"]
     model = PLogicNet(config).fit(graph)
     both: Any = model.metrics["test"]
-    figures = (alone["embedding"], alone["plogicnet"], *(both[name] for name in ROWS[2:]))
+    figures = (alone["neural"], alone["plogicnet"], *(both[name] for name in ROWS[2:]))
     row = dict(zip(ROWS, (f["mrr"] for f in figures), strict=True))
     return row | {"lambda": both["lambda"]}
 

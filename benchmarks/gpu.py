@@ -31,10 +31,11 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
 
 from plogicnet import config
-from plogicnet.kge import Examples
-from plogicnet.kge.geometry import Geometry
-from plogicnet.kge.loss import self_adversarial_loss
-from plogicnet.kge.models import make_geometry
+from plogicnet.neural.protocol import Examples
+from plogicnet.neural.vectors.geometry import Geometry
+from plogicnet.neural.vectors.loss import self_adversarial_loss
+from plogicnet.neural.vectors.models import make_geometry
+from plogicnet.neural.vectors.settings import VectorSettings
 
 DEVICE = "cuda"
 LANES_A_SECOND = 132 * 128 * 1.98e9
@@ -54,7 +55,7 @@ class Case:
     entities: int
     relations: int
     triples: int
-    settings: config.KGE
+    settings: VectorSettings
 
     @property
     def examples(self) -> Examples:
@@ -78,10 +79,10 @@ def case(name: str, model: config.Model) -> Case:
     product = model in ("DistMult", "ComplEx")
     dims = 2 if model == "DistMult" else 1
     if name == "WN18RR":
-        s = config.KGE(model=model, dim=500 * dims, batch=512, negatives=1024, steps=100_000, gamma=6.0)
+        s = VectorSettings(model=model, dim=500 * dims, batch=512, negatives=1024, steps=100_000, gamma=6.0)
         size = (40_943, 11, 86_835)
     else:
-        s = config.KGE(model=model, dim=1000 * dims, batch=1024, negatives=256, steps=100_000, gamma=24.0)
+        s = VectorSettings(model=model, dim=1000 * dims, batch=1024, negatives=256, steps=100_000, gamma=24.0)
         size = (14_951, 1_345, 483_142)
     s = replace(s, gamma=500.0, regularization=2e-6, matmul="tf32") if product else s
     return Case(f"{model} {name} {s.batch}x{s.negatives}x{s.dim}", *size, s)
@@ -89,7 +90,7 @@ def case(name: str, model: config.Model) -> Case:
 
 def small(model: config.Model) -> Case:
     """Sizes that are multiples of nothing."""
-    s = config.KGE(model=model, dim=37, batch=101, negatives=67, share_negatives=23, gamma=6.0, steps=1000)
+    s = VectorSettings(model=model, dim=37, batch=101, negatives=67, share_negatives=23, gamma=6.0, steps=1000)
     return Case(f"{model} odd sizes", 211, 5, 1_003, s)
 
 
@@ -139,7 +140,7 @@ def plain_distance(apart: torch.Tensor, modulus: bool) -> torch.Tensor:
     return (re * re + im * im).sqrt().sum(-1)
 
 
-def plain_geometry(s: config.KGE) -> Geometry:
+def plain_geometry(s: VectorSettings) -> Geometry:
     """A model's formula."""
     return make_geometry(replace(s, kernels="plain"))
 
@@ -153,7 +154,7 @@ def plain_loss(
     weight: torch.Tensor,
     negative: torch.Tensor,
     usable: torch.Tensor,
-    s: config.KGE,
+    s: VectorSettings,
     geometry: Geometry,
     tail: bool,
     cdist: bool = False,
@@ -237,7 +238,7 @@ def gap(found: torch.Tensor, expected: torch.Tensor) -> float:
 
 def check_cross(modulus: bool, lead: tuple[int, ...], n: int, m: int, dim: int) -> str:
     """Values and both gradients against float64, uninitialised memory filled with NaN."""
-    from plogicnet.kge.kernels.cross import l1_cross, modulus_cross
+    from plogicnet.neural.vectors.kernels.cross import l1_cross, modulus_cross
 
     width = dim * (2 if modulus else 1)
     # on two lattices that never meet: the sign of an exact tie is nobody's
@@ -260,12 +261,12 @@ def check_cross(modulus: bool, lead: tuple[int, ...], n: int, m: int, dim: int) 
 
 def check_step(c: Case, step: int) -> str:
     """Loss and gradients of a drawn batch against float64 autograd, then Adam against torch's."""
-    from plogicnet.kge.kernels.step import Trainer
+    from plogicnet.neural.vectors.kernels.step import FusedSteps
 
     entity, relation = c.tables()
     s = replace(c.settings, regularization=0.0)  # it is no part of the drawn gradients; `waiting` has it
-    trainer = Trainer(entity, relation, c.examples, s, seed=1)
-    trainer.step.fill_(step)
+    trainer = FusedSteps(entity, relation, c.examples, s, seed=1)
+    trainer.number.fill_(step)
     trainer.draw()
     trainer.learn()
     shape = (trainer.chunks, trainer.share)
@@ -286,8 +287,8 @@ def check_step(c: Case, step: int) -> str:
     facts = set(map(tuple, c.examples.positives.tolist()))
     real = sum(((k, b, a) if tail else (a, b, k)) in facts for k, b, a in drawn) / len(drawn)
     before, gradient = entity.double(), trainer.d_entity.double()
-    trainer.step.add_(1)
-    trainer.settle()
+    trainer.number.add_(1)
+    trainer.flush()
     rate, correction = trainer.rates[step].double()
     m, v = 0.1 * gradient, 0.001 * gradient**2
     update = gap(entity - before.float(), -rate * m / (v.sqrt() * correction + 1e-8))
@@ -301,9 +302,9 @@ def check_step(c: Case, step: int) -> str:
 
 def check_tf32(c: Case) -> str:
     """How far gradients by the matrix units are from those in full float32, of the same batch."""
-    from plogicnet.kge.kernels.step import Trainer
+    from plogicnet.neural.vectors.kernels.step import FusedSteps
 
-    trainers = [Trainer(*c.tables(), c.examples, c.settings, seed=1) for _ in range(2)]
+    trainers = [FusedSteps(*c.tables(), c.examples, c.settings, seed=1) for _ in range(2)]
     for trainer, of in zip(trainers, ("float32", "tf32"), strict=True):
         trainer.draw()
         with precision(of):
@@ -317,21 +318,21 @@ def check_tf32(c: Case) -> str:
 def taken(trainer: Any, steps: int) -> None:
     """Takes so many steps; what number they have matters only for the fall of the rate."""
     for _ in range(steps):
-        trainer.take(0)
+        trainer.step(0)
 
 
 def check_graph(c: Case) -> str:
     """Replayed steps against the same steps launched one by one."""
-    from plogicnet.kge.kernels.step import Trainer
+    from plogicnet.neural.vectors.kernels.step import FusedSteps
 
-    trainers = [Trainer(*c.tables(), c.examples, c.settings, seed=1) for _ in range(2)]
+    trainers = [FusedSteps(*c.tables(), c.examples, c.settings, seed=1) for _ in range(2)]
     taken(trainers[0], 33)
     for _ in range(33):
         trainers[1].one()
-    steps = [int(t.step) for t in trainers]
+    steps = [int(t.number) for t in trainers]
     same = [torch.equal(getattr(trainers[0], name), getattr(trainers[1], name)) for name in ("negative", "known")]
     for trainer in trainers:
-        trainer.settle()
+        trainer.flush()
     far = (trainers[0].entity - trainers[1].entity).abs()
     losses = [t.loss() for t in trainers]
     good = steps == [33, 33] and all(same) and abs(losses[0] / losses[1] - 1) < 1e-3
@@ -340,16 +341,16 @@ def check_graph(c: Case) -> str:
 
 def check_waiting(c: Case) -> str:
     """Updates put off against updates made at once, from one gradient on and through a hundred steps without any."""
-    from plogicnet.kge.kernels.step import Trainer
+    from plogicnet.neural.vectors.kernels.step import FusedSteps
 
-    trainers = [Trainer(*c.tables(), c.examples, c.settings, seed=1) for _ in range(2)]
+    trainers = [FusedSteps(*c.tables(), c.examples, c.settings, seed=1) for _ in range(2)]
     trainers[0].d_entity.normal_()
     trainers[1].d_entity.copy_(trainers[0].d_entity)
     for _ in range(100):
         for trainer in trainers:
-            trainer.step.add_(1)
-        trainers[1].settle()
-    trainers[0].settle()
+            trainer.number.add_(1)
+        trainers[1].flush()
+    trainers[0].flush()
     names = ("entity", "entity.mean", "entity.square")
     both = [[t.entity, t.moments["entity.mean"], t.moments["entity.square"]] for t in trainers]
     gaps = {name: float((a - b).abs().max()) for name, a, b in zip(names, *both, strict=True)}
@@ -360,9 +361,9 @@ def check_waiting(c: Case) -> str:
 
 def check_learning(c: Case) -> str:
     """The loss falls in training."""
-    from plogicnet.kge.kernels.step import Trainer
+    from plogicnet.neural.vectors.kernels.step import FusedSteps
 
-    trainer = Trainer(*c.tables(), c.examples, c.settings, seed=1)
+    trainer = FusedSteps(*c.tables(), c.examples, c.settings, seed=1)
     taken(trainer, 1)
     first = trainer.loss()
     taken(trainer, 1499)
@@ -450,13 +451,13 @@ def in_situ(trainer: Any, steps: int = 50) -> dict[str, float]:
 
 def kernel_rows(c: Case) -> Iterator[tuple[str, Callable[[], dict[str, float]]]]:
     """Each kernel of a step: bytes, instructions, floor and time, alone (in a graph of repeats) and in situ."""
-    from plogicnet.kge.kernels.step import Trainer
+    from plogicnet.neural.vectors.kernels.step import FusedSteps
 
-    trainer = Trainer(*c.tables(), c.examples, c.settings, seed=1)
+    trainer = FusedSteps(*c.tables(), c.examples, c.settings, seed=1)
     taken(trainer, 200)
     situ = in_situ(trainer)
-    trainer.step.sub_(1)  # the last step's draws stand, and may be brought again and again
-    fresh = int((trainer.since < trainer.step).sum()), int((trainer.since_relation < trainer.step).sum())
+    trainer.number.sub_(1)  # the last step's draws stand, and may be brought again and again
+    fresh = int((trainer.since < trainer.number).sum()), int((trainer.since_relation < trainer.number).sum())
     s, of = c.settings, trainer.comparison
     product, modulus = s.model in ("DistMult", "ComplEx"), s.model == "RotatE"
     w, b, n = trainer.entity.shape[1], trainer.slots, trainer.negative.numel()
@@ -511,9 +512,9 @@ def step_rows(c: Case, quick: bool) -> Iterator[tuple[str, Callable[[], dict[str
     """A whole step: fused, and (unless quick) by the plain formula, eager and compiled."""
 
     def fused() -> dict[str, float]:
-        from plogicnet.kge.kernels.step import Trainer
+        from plogicnet.neural.vectors.kernels.step import FusedSteps
 
-        trainer = Trainer(*c.tables(), c.examples, c.settings, seed=1)
+        trainer = FusedSteps(*c.tables(), c.examples, c.settings, seed=1)
         taken(trainer, 101)
         seconds = [event_time(lambda: taken(trainer, 200), repeats=5, warm=1) / 200 for _ in range(2)]
         return {"us": seconds[0] * 1e6, "us_again": seconds[1] * 1e6, "loss": trainer.loss()}
@@ -534,7 +535,7 @@ def step_rows(c: Case, quick: bool) -> Iterator[tuple[str, Callable[[], dict[str
 
 def measure_ranking(modulus: bool) -> dict[str, float]:
     """2,048 queries against FB15k's entities at dim 1000; the whole test set has 118,142 queries."""
-    from plogicnet.kge.kernels.cross import l1_cross, modulus_cross
+    from plogicnet.neural.vectors.kernels.cross import l1_cross, modulus_cross
 
     width = 2000 if modulus else 1000
     queries, entities = torch.randn(2048, width, device=DEVICE), torch.randn(14_951, width, device=DEVICE)
@@ -551,25 +552,25 @@ def measure_ranking(modulus: bool) -> dict[str, float]:
 
 def measure_test_set() -> dict[str, float]:
     """All of `evaluate`'s ranking: FB15k's test set, both sides, four systems, rules mined, random vectors of 1000."""
-    from plogicnet.em import begin, systems
     from plogicnet.evaluation import rank
     from plogicnet.graph import open_graph
     from plogicnet.grounding import find_rules
+    from plogicnet.training.em import begin, systems
 
     graph, settings = open_graph("fb15k"), config.Config(device="cuda").with_preset("paper/fb15k-transe")
     found = find_rules(graph, settings, [])
     start = begin(graph, settings, found.rules, found.constraints)
     scores = start.rule_model.scores(graph)
-    start.embedding.vectors().uniform_(-0.026, 0.026)  # type: ignore[union-attr]
+    start.neural.vectors().uniform_(-0.026, 0.026)  # type: ignore[union-attr]
     seconds = {}
     for name, compared in (
-        ("embedding", {"embedding": systems(settings, 0.5)["embedding"]}),
+        ("neural", {"neural": systems(settings, 0.5)["neural"]}),
         ("all", systems(settings, 0.5)),
     ):
         for attempt in ("first", "again"):
             torch.cuda.synchronize()
             began = time.perf_counter()
-            rank(graph, "test", start.embedding, scores, compared)
+            rank(graph, "test", start.neural, scores, compared)
             seconds[f"{name}_{attempt}_s"] = time.perf_counter() - began
     return seconds
 
@@ -585,16 +586,16 @@ def measure_whole(name: str) -> dict[str, Any]:
         model = PLogicNet(settings).fit(open_graph(name), out=f"{folder}/run")
         seconds = time.perf_counter() - began
     test: Any = model.metrics["test"]
-    mrr = {system: test[system]["mrr"] for system in ("embedding", "rules", "plogicnet", "plogicnet*")}
+    mrr = {system: test[system]["mrr"] for system in ("neural", "rules", "plogicnet", "plogicnet*")}
     return {"seconds": seconds, **{f"{k}_s": v for k, v in model.clock.seconds.items()}, "mrr": mrr, "seed": 1}
 
 
 def tune_rows(c: Case) -> Iterator[tuple[str, Callable[[], dict[str, float]]]]:
     """Tile shapes of the three heavy kernels."""
-    from plogicnet.kge.kernels.cross import Backward, Forward
-    from plogicnet.kge.kernels.step import Trainer
+    from plogicnet.neural.vectors.kernels.cross import Backward, Forward
+    from plogicnet.neural.vectors.kernels.step import FusedSteps
 
-    trainer = Trainer(*c.tables(), c.examples, c.settings, seed=1)
+    trainer = FusedSteps(*c.tables(), c.examples, c.settings, seed=1)
     trainer.one()
     of: Any = trainer.comparison
     s, modulus, device = c.settings, c.settings.model == "RotatE", trainer.entity.device

@@ -30,7 +30,7 @@ def fb15k() -> dict[str, float]:
     from pyarrow import csv
 
     from plogicnet.graph import open_graph
-    from plogicnet.graph.datasets import locate
+    from plogicnet.graph.datasets.registry import locate
 
     folder = locate("fb15k")
     if folder is None:

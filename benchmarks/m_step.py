@@ -1,7 +1,7 @@
 """The M-step by Newton's method beside the paper's 1,000 steps of gradient ascent: seconds, memory, how far each gets.
 
 Rules are mined with the authors' thresholds and counting; q of the hidden triples is uniform(0, 1)² with a fixed seed,
-since no embedding is trained here. Ascent is timed as the program runs it, with equal triples merged, and under the
+since no neural model is trained here. Ascent is timed as the program runs it, with equal triples merged, and under the
 authors' mean also over all triples, as theirs does. (Under the sum a step of 1e-4 is too long: it swings to and fro.)
 """
 

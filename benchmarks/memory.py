@@ -25,7 +25,17 @@ with open(sys.argv[1], "w") as out:
     out.write(str(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss) + "\\n" + ended.stderr[-2000:])
 sys.exit(ended.returncode)
 """
-FEW = ["--set", "kge.steps=10", "--set", "em.iterations=1", "--set", "kge.dim=200", "--device", "cpu", "--json"]
+FEW = [
+    "--set",
+    "neural.steps=10",
+    "--set",
+    "em.iterations=1",
+    "--set",
+    "neural.vectors.dim=200",
+    "--device",
+    "cpu",
+    "--json",
+]
 LOW = ["--min-precision", "composition=0.1,inverse=0.1,symmetric=0.1,subrelation=0.1", "--json"]
 CASES: dict[str, tuple[list[str], list[str]]] = {
     "mine umls": (["mine", "umls", "--json"], ["150MB", "300MB"]),

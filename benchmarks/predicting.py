@@ -23,12 +23,12 @@ from rich.table import Table
 
 from plogicnet import PLogicNet, prediction
 from plogicnet.config import Config
-from plogicnet.em import begin, ties
 from plogicnet.evaluation import Calibration, columns_of
-from plogicnet.fitted import Fitted
 from plogicnet.graph import HEAD, OPEN, RELATION, TAIL, IntArray, KnowledgeGraph, open_graph
 from plogicnet.grounding import find_rules
+from plogicnet.inference.fitted import Fitted
 from plogicnet.mln import m_step
+from plogicnet.training.em import begin, ties
 from results import save
 
 MODELS = {"ComplEx": "dot product", "TransE": "distance"}
@@ -40,18 +40,18 @@ POINTS = 20
 
 def make_model(graph: KnowledgeGraph, name: str, dim: int, threads: int) -> PLogicNet:
     """Mined rules with learned weights, random vectors, and probabilities that a tenth of the candidates reach."""
-    values = {"kge.model": name, "kge.dim": dim, "device": "cpu", "threads": threads}
+    values = {"neural.model": name, "neural.vectors.dim": dim, "device": "cpu", "threads": threads}
     config = Config().with_values(values)
     mined = find_rules(graph, config, [])
     start = begin(graph, config, mined.rules, mined.constraints)
-    embedding: Any = start.embedding
+    neural: Any = start.neural
     generator = torch.Generator().manual_seed(0)
-    for table in (embedding.entity, embedding.relation):
+    for table in (neural.entity, neural.relation):
         table.copy_(torch.randn(table.shape, generator=generator) / dim**0.5)
     hidden_q = np.full(len(start.hidden_q), 0.5)
     outcome = replace(start, rule_model=m_step(start.rule_model, hidden_q, config, 0), hidden_q=hidden_q, lambda_=1.0)
     scores = outcome.rule_model.scores(graph)
-    columns = columns_of(embedding, scores, some_candidates(graph))
+    columns = columns_of(neural, scores, some_candidates(graph))
     spread = float(columns[:, 0].std())
     calibration = Calibration(-float(np.quantile(columns[:, 0], 1 - WRITTEN)) / spread, 1 / spread, 2.0, 0.0)
     model = PLogicNet(config)

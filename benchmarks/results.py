@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from plogicnet.files import write_text
+from plogicnet.support.files import write_text
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -28,7 +28,7 @@ from results import save
 if TYPE_CHECKING:
     from plogicnet.graph import KnowledgeGraph
 
-SETTINGS = {"kge.dim": 200, "kge.steps": 50, "em.iterations": 1, "device": "cpu"}
+SETTINGS = {"neural.vectors.dim": 200, "neural.steps": 50, "em.iterations": 1, "device": "cpu"}
 CONNECTIONS = (1, 16)
 PATHS = 20_000
 SCRIPT = """

@@ -1,6 +1,6 @@
-"""Small graphs on a CPU, several seeds: six embeddings alone, and three of them inside pLogicNet.
+"""Small graphs on a CPU, several seeds: six neural models alone, and three of them inside pLogicNet.
 
-Every row is made by the real commands: one EM iteration is trained (the embedding that no rule taught, with and
+Every row is made by the real commands: one EM iteration is trained (the neural model that no rule taught, with and
 without the constraint), then the same run is resumed for the second.
 """
 
@@ -38,11 +38,11 @@ def measure(dataset: str, model: str, seed: int, device: str, folder: Path) -> d
     run = str(folder / f"{dataset}-{model}-{seed}")
     where = ("--preset", f"best/{dataset}-{model.lower()}", "--seed", str(seed), "--device", device, "--out", run)
     first = plogicnet("train", dataset, *where, "--set", "em.iterations=1")["test"]
-    row = {"embedding on observed facts": first["embedding"], "the same with constraint": first["plogicnet"]}
+    row = {"neural model on observed facts": first["neural"], "the same with constraint": first["plogicnet"]}
     if model not in INSIDE:
         return {name: {k: figures[k] for k in FIGURES} for name, figures in row.items()}
     both = plogicnet("resume", run, "--set", "em.iterations=2")["test"]
-    row |= {name: both[name] for name in ("embedding", "rules", "plogicnet", "plogicnet*")}
+    row |= {name: both[name] for name in ("neural", "rules", "plogicnet", "plogicnet*")}
     about = {"lambda": both["lambda"], "brier": both["calibration"]["brier"]}
     about["uncalibrated brier"] = both["calibration"]["uncalibrated"]["brier"]
     curve = both["calibration"]["curve"]

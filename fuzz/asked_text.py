@@ -5,8 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
-from plogicnet.errors import InputError
 from plogicnet.graph import OPEN, KnowledgeGraph, read_queries, read_triples
+from plogicnet.support.errors import InputError
 
 SUFFIXES = (".txt", ".tsv", ".csv", ".jsonl")
 FOLDER = Path(tempfile.mkdtemp(prefix="plogicnet-fuzz-"))

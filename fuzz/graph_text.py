@@ -3,8 +3,8 @@
 import tempfile
 from pathlib import Path
 
-from plogicnet.errors import InputError
 from plogicnet.graph import open_graph
+from plogicnet.support.errors import InputError
 
 SUFFIXES = (".txt", ".tsv", ".csv", ".jsonl")
 FOLDER = Path(tempfile.mkdtemp(prefix="plogicnet-fuzz-"))

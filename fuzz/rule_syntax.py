@@ -1,7 +1,7 @@
 """Fuzzing the rule parser: whatever the text, it gives rules that print and parse to themselves, or an InputError."""
 
-from plogicnet.errors import InputError
 from plogicnet.rules.syntax import parse_rules
+from plogicnet.support.errors import InputError
 
 
 def one_input(data: bytes) -> None:

@@ -3,8 +3,8 @@
 import tempfile
 from pathlib import Path
 
-from plogicnet.errors import InputError
 from plogicnet.rules import RuleTable
+from plogicnet.support.errors import InputError
 
 FOLDER = Path(tempfile.mkdtemp(prefix="plogicnet-fuzz-"))
 HEADERS = (

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from plogicnet import PLogicNet
 from plogicnet.config import Config
-from plogicnet.errors import InputError
 from plogicnet.graph import KnowledgeGraph
+from plogicnet.support.errors import InputError
 
 NAMES = ("metrics.json", "history.jsonl", "run.json", "entities.tsv", "labels.tsv")
 SETTINGS = {"kge": {"dim": 4, "steps": 2}, "em": {"iterations": 1}, "device": "cpu", "threads": 1}

@@ -1,7 +1,7 @@
 """Fuzzing settings: whatever the text, it gives settings that print and read to themselves, or an InputError."""
 
 from plogicnet.config import Config
-from plogicnet.errors import InputError
+from plogicnet.support.errors import InputError
 
 
 def one_input(data: bytes) -> None:

@@ -1,4 +1,4 @@
-"""A small graph, quick settings, and an embedding whose scores are a table: what the upper rooms are tested on."""
+"""A small graph, quick settings, and a neural model whose scores are a table: what the upper rooms are tested on."""
 
 import itertools
 from pathlib import Path
@@ -9,19 +9,19 @@ import torch
 from plogicnet import PLogicNet
 from plogicnet.config import Config
 from plogicnet.graph import FloatArray, IntArray, KnowledgeGraph, Side
-from plogicnet.kge import Checkpoint, Examples, Validate
-from plogicnet.progress import Progress, silent
+from plogicnet.neural.protocol import Checkpoint, Examples, Validate
+from plogicnet.support.progress import Progress, silent
 
 SMALL: dict[str, object] = {
     "device": "cpu",
     "threads": 1,
-    "kge.dim": 8,
-    "kge.gamma": 6.0,
-    "kge.steps": 20,
-    "kge.batch": 32,
-    "kge.negatives": 8,
-    "kge.share_negatives": 8,
-    "kge.learning_rate": 0.05,
+    "neural.vectors.dim": 8,
+    "neural.vectors.gamma": 6.0,
+    "neural.steps": 20,
+    "neural.batch": 32,
+    "neural.vectors.negatives": 8,
+    "neural.vectors.share_negatives": 8,
+    "neural.learning_rate": 0.05,
 }
 
 
@@ -56,8 +56,8 @@ def fitted(values: dict[str, object] | None = None, graph: KnowledgeGraph | None
     return PLogicNet(Config().with_values(SMALL | (values or {}))).fit(graph or small_graph())
 
 
-class TableEmbedding:
-    """An Embedding whose scores are read from a table (relation, head, tail)."""
+class TableModel:
+    """An Neural model whose scores are read from a table (relation, head, tail)."""
 
     def __init__(self, table: FloatArray) -> None:
         self.table = torch.from_numpy(table.astype(np.float32))

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from plogicnet.progress import Advance, Progress
+from plogicnet.support.progress import Advance, Progress
 
 
 class StoppedError(Exception):

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from plogicnet import PLogicNet
-from plogicnet.errors import InputError
 from plogicnet.graph import IntArray, KnowledgeGraph, as_triples
 from plogicnet.model import Prediction, prediction_rows
+from plogicnet.support.errors import InputError
 from small import family_rows, fitted
 
 Triple = tuple[int, int, int]
@@ -20,7 +20,7 @@ Triple = tuple[int, int, int]
 
 @pytest.fixture(scope="module")
 def model() -> PLogicNet:
-    return fitted({"kge.steps": 60})
+    return fitted({"neural.steps": 60})
 
 
 def triple_of(model: PLogicNet, p: Prediction) -> Triple:
@@ -95,8 +95,8 @@ def test_judge_is_the_calibrated_logistic_of_score_p_w_and_reach(model: PLogicNe
     rng = np.random.default_rng(0)
     triples = np.column_stack([rng.integers(k, size=200) for k in (n, m, n)])
     triples = np.concatenate([triples, f.graph.train[:50], f.outcome.rule_model.groundings.hidden[:50]])
-    assert f.outcome.embedding is not None
-    scores = f.outcome.embedding.score(triples).double().tolist()
+    assert f.outcome.neural is not None
+    scores = f.outcome.neural.score(triples).double().tolist()
     odds = dict(zip(map(tuple, f.rules.reached.triples.tolist()), f.rules.log_odds.tolist(), strict=True))
     known, c = observed(model), f.calibration
     for p, (h, r, t), score in zip(model.judge(triples), triples.tolist(), scores, strict=True):
@@ -132,7 +132,7 @@ def completion_candidates(model: PLogicNet) -> list[Triple]:
 def test_complete_is_brute_force_over_its_candidates(
     model: PLogicNet, least: float, top: int | None, at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("plogicnet.prediction.AT_ONCE", at_once)
+    monkeypatch.setattr("plogicnet.inference.prediction.AT_ONCE", at_once)
     candidates = completion_candidates(model)
     judged = zip(candidates, model.judge(as_triples(candidates)), strict=True)
     good = [p for _, p in sorted(judged, key=lambda x: -x[1].probability) if p.probability >= least]
@@ -186,7 +186,7 @@ def premises_of(entry: dict[str, object]) -> list[list[list[str]]]:
     ids=str,
 )
 def test_contributions_and_base_add_up_to_the_log_odds(values: dict[str, object]) -> None:
-    model = fitted({**values, "kge.steps": 10})
+    model = fitted({**values, "neural.steps": 10})
     f = model.fitted
     train = {f.graph.names(t) for t in f.graph.train}
     true = f.outcome.rule_model.groundings.triples.triples[f.outcome.rule_model.truth]
@@ -245,8 +245,8 @@ def test_explain_names_every_grounding(model: PLogicNet) -> None:
 def test_neighbours_are_known_facts_of_similar_entities(model: PLogicNet) -> None:
     f = model.fitted
     train = {f.graph.names(t) for t in f.graph.train}
-    assert f.outcome.embedding is not None
-    vectors = f.outcome.embedding.vectors()
+    assert f.outcome.neural is not None
+    vectors = f.outcome.neural.vectors()
     assert vectors is not None
     for triple in random_triples(model)[:40]:
         names = f.graph.names(triple)
@@ -303,7 +303,7 @@ def test_a_model_that_is_not_fitted_says_so() -> None:
 def test_evaluate_has_every_system_and_split(model: PLogicNet) -> None:
     for split in ("valid", "test"):
         got = model.evaluate(split)
-        assert set(got) == {"split", "lambda", "embedding", "rules", "plogicnet", "plogicnet*", "calibration"}
+        assert set(got) == {"split", "lambda", "neural", "rules", "plogicnet", "plogicnet*", "calibration"}
         assert model.metrics[split] == got
     with pytest.raises(InputError, match="train"):
         model.evaluate("train")
@@ -324,13 +324,13 @@ def test_the_embedding_alone() -> None:
     assert len(model.rules) == 0
     assert model.fitted.outcome.lambda_ == 0.0
     got = model.evaluate()
-    assert got["embedding"] == got["plogicnet"] == got["plogicnet*"]
+    assert got["neural"] == got["plogicnet"] == got["plogicnet*"]
     assert model.explain("man0", "parent", "a0")["rules"] == []
     assert len(model.predict(head="man0", relation="parent", top=3)) == 3
 
 
 def test_the_rules_alone() -> None:
-    model = fitted({"em.embedding": False})
+    model = fitted({"em.neural": False})
     got = model.evaluate()
     assert set(got) == {"split", "lambda", "rules", "plogicnet*", "calibration"}
     assert got["rules"] == got["plogicnet*"]
@@ -394,9 +394,9 @@ def test_probabilities_are_calibrated_on_validation(model: PLogicNet) -> None:
 
 def columns_row(model: PLogicNet, triple: Triple) -> list[float]:
     f = model.fitted
-    assert f.outcome.embedding is not None
+    assert f.outcome.neural is not None
     odds, reached = f.rules.of_triples(as_triples([triple]))
-    score = float(f.outcome.embedding.score(as_triples([triple]))[0])
+    score = float(f.outcome.neural.score(as_triples([triple]))[0])
     return [score, float(reached[0]) / (1 + math.exp(-float(odds[0]))), float(reached[0])]
 
 

@@ -51,7 +51,7 @@ def served_graph() -> KnowledgeGraph:
 
 
 def make_run(folder: Path) -> Path:
-    fitted({"kge.steps": 200}, served_graph()).save(folder)
+    fitted({"neural.steps": 200}, served_graph()).save(folder)
     return folder
 
 

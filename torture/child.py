@@ -118,7 +118,7 @@ def main() -> None:
     """Makes the graph, and serves requests until stdin ends."""
     from forking import serve
     from plogicnet import model
-    from plogicnet.kge import Checkpoint
+    from plogicnet.neural.protocol import Checkpoint
     from small import write_small_graph
 
     write_small_graph(Path(sys.argv[1]))

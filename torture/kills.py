@@ -25,7 +25,7 @@ from typing import Any
 ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "benchmarks")]
 
-from plogicnet.progress import for_stderr  # noqa: E402
+from plogicnet.support.progress import for_stderr  # noqa: E402
 from stopping import different, files_of  # noqa: E402
 
 KINDS = {
@@ -36,11 +36,25 @@ KINDS = {
 """Kinds of fault: the signal, and what is counted until it comes."""
 RULES = "=1.5: husband(X, Y) => wife(Y, X)\n0.25: parent(X, Y) & sibling(Y, Z) => parent(X, Z)\n"
 SMALL = (
-    *("device=cpu", "threads=1", "kge.dim=8", "kge.gamma=6", "kge.steps=150", "kge.batch=32", "kge.negatives=8"),
-    *("kge.share_negatives=8", "kge.learning_rate=0.05"),
+    *(
+        "device=cpu",
+        "threads=1",
+        "neural.vectors.dim=8",
+        "neural.vectors.gamma=6",
+        "neural.steps=150",
+        "neural.batch=32",
+        "neural.vectors.negatives=8",
+    ),
+    *("neural.vectors.share_negatives=8", "neural.learning_rate=0.05"),
 )
 SOFTMAX = (
-    *("kge.model=ComplEx", "kge.recipe=one_vs_all", "kge.learning_rate=0.1", "kge.validate_every=30", "kge.patience=2"),
+    *(
+        "neural.model=ComplEx",
+        "neural.vectors.recipe=one_vs_all",
+        "neural.learning_rate=0.1",
+        "neural.validate_every=30",
+        "neural.patience=2",
+    ),
     *("em.warm_start=true", "em.patience=1", "em.iterations=3"),
 )
 NOTHING = "before anything was saved|no such directory; `plogicnet train"
@@ -67,7 +81,7 @@ def _train(*assignments: str, rules: bool = False) -> Setting:
 SETTINGS = {
     "sampled": _train("mln.hidden_premises=sampled"),
     "softmax": _train(*SOFTMAX, rules=True),
-    "rules alone": _train("em.embedding=false", rules=True),
+    "rules alone": _train("em.neural=false", rules=True),
     "explicit negatives": _train("em.hidden_negatives=explicit", rules=True),
     "one iteration more": Setting("resume", ("--set=em.iterations=3",), "sampled"),
     "refit": Setting("refit", ("--rules", "given.rules"), "sampled"),

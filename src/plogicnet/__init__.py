@@ -11,13 +11,15 @@ Example:
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+import plogicnet.neural  # registers the built-in models
+import plogicnet.systems  # noqa: F401 - registers the built-in systems
 from plogicnet.version import VERSION
 
 if TYPE_CHECKING:
     from plogicnet.config import Config
-    from plogicnet.errors import InputError
     from plogicnet.graph import KnowledgeGraph, demo_family, make_graph, open_graph
     from plogicnet.model import PLogicNet
+    from plogicnet.support.errors import InputError
 
 __version__ = VERSION
 __all__ = [
@@ -33,7 +35,7 @@ __all__ = [
 
 _HOMES = {
     "Config": "plogicnet.config",
-    "InputError": "plogicnet.errors",
+    "InputError": "plogicnet.support.errors",
     "KnowledgeGraph": "plogicnet.graph",
     "PLogicNet": "plogicnet.model",
     "demo_family": "plogicnet.graph",

@@ -1,49 +1,40 @@
 """PLogicNet: fit, evaluate, predict, explain, save, load."""
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from plogicnet import prediction, run
-from plogicnet.baselines import report as report_on_rules
-from plogicnet.baselines import require_sense, vectors_alone
 from plogicnet.config import Config
-from plogicnet.em import Outcome, Watch, begin, refit, run_em, systems, ties
-from plogicnet.errors import InputError, many
-from plogicnet.evaluation import (
-    Calibration,
-    calibrate_twice,
-    columns_of,
-    filter_splits,
-    rank,
-    reliability,
-    report,
-    sample,
-)
-from plogicnet.explanation import PREMISES, explain
-from plogicnet.facts import with_facts
-from plogicnet.fitted import Fitted, Judged, Prediction, prediction_rows, predictions
+from plogicnet.evaluation import Calibration
 from plogicnet.graph import OPEN, IntArray, KnowledgeGraph
 from plogicnet.grounding import Mined, Network, find_rules
-from plogicnet.kge import Checkpoint
-from plogicnet.prediction import query_of
-from plogicnet.progress import Clock, Progress, silent
+from plogicnet.inference import prediction
+from plogicnet.inference.evaluation import evaluate
+from plogicnet.inference.explanation import PREMISES, explain
+from plogicnet.inference.facts import with_facts
+from plogicnet.inference.fitted import Fitted, Judged, Prediction, fit_calibration, prediction_rows, predictions
+from plogicnet.inference.prediction import query_of
+from plogicnet.neural.protocol import Checkpoint
 from plogicnet.rules import RuleTable, Statement, read_statements, statements_of
-from plogicnet.seals import damage_said
+from plogicnet.runs import directory
+from plogicnet.runs.integrity import damage_said
+from plogicnet.support.errors import InputError, many
+from plogicnet.support.progress import Progress, silent
+from plogicnet.systems.system import system_of
+from plogicnet.training.em import begin, refit, run_em
+from plogicnet.training.hooks import Hooks
+from plogicnet.training.state import Iteration, Outcome
 
-__all__ = ["Announce", "Fitted", "PLogicNet", "Prediction", "prediction_rows"]
+__all__ = ["Fitted", "Hooks", "PLogicNet", "Prediction", "prediction_rows"]
 log = logging.getLogger(__name__)
-FEW = 50
-"""Probabilities that are calibrated on fewer triples are not to be relied on."""
-Announce = Callable[[Mapping[str, Any]], None]
 
 
 class PLogicNet:
-    """A Markov logic network and an embedding trained together; rank by both, and say why.
+    """A Markov logic network and a neural model trained together; ranks by both, and says why.
 
     Example:
         >>> from plogicnet.graph import demo_family
@@ -52,10 +43,10 @@ class PLogicNet:
     """
 
     def __init__(self, config: Config | None = None) -> None:
-        self.config = config or Config()
-        require_sense(self.config)
-        self.clock = Clock()
+        self.config = (config or Config()).completed
+        system_of(self.config).check(self.config)
         self.metrics: dict[str, object] = {}
+        self.seconds: Mapping[str, float] = {}
         self._fitted: Fitted | None = None
 
     @property
@@ -82,159 +73,126 @@ class PLogicNet:
         return model.rules.by_weight().joined(model.constraints)
 
     @property
-    def history(self) -> tuple[dict[str, object], ...]:
+    def titles(self) -> Mapping[str, str]:
+        """The title of each key of the figures."""
+        return system_of(self.config).titles
+
+    @property
+    def history(self) -> tuple[Iteration, ...]:
         """One entry per EM iteration."""
         return self.fitted.outcome.history
 
     def fit(
         self,
         graph: KnowledgeGraph,
-        progress: Progress = silent,
         rules: str | Path | None = None,
         out: str | Path | None = None,
-        announce: Announce = lambda _: None,
-        watch: Watch = lambda *_: {},
-        shared: str | Path | None = None,
+        hooks: Hooks | None = None,
     ) -> "PLogicNet":
-        """Mines rules, then trains vectors and rule weights in turn; calibrates and evaluates at the end.
+        """Mines rules, then trains the neural model and the rule weights in turn; calibrates and evaluates at the end.
 
         Args:
             graph: what to learn from.
-            progress: how long steps are shown.
             rules: rules to add to the mined ones: a file's path, or a text in the rule syntax.
-            out: a run directory that training is kept in as it goes, so that it can be resumed.
-            announce: is told what each EM iteration reached.
-            watch: looks at each EM iteration and adds to its line of the history; it decides nothing.
-            shared: a directory in which trainings that begin alike leave their first E-step's vectors to each other.
+            out: a run directory in which the training is saved as it goes, so that it can be resumed.
+            hooks: what is called on the way: progress, figures of each EM iteration.
 
         Example:
             >>> PLogicNet().fit(graph, rules="=2: husband(X, Y) => wife(Y, X)")  # doctest: +SKIP
         """
-        config = self.config
         statements = self.statements(rules, graph)
-        _use_threads(config)
-        graph = graph.with_validation(config.seed)
+        graph = graph.with_validation(self.config.seed)
         if graph.held_out:
             told = many(graph.held_out, "training triple is", "training triples are")
             log.warning("no valid split: %s held out for λ and calibration", told)
         if out is not None:
-            if run.is_complete(Path(out)):
+            if directory.is_complete(Path(out)):
                 raise InputError(f"{out}: a finished run is there; name another directory or remove it")
-            run.begin(Path(out), config, graph, statements)
-        start = run.Unfinished(config, graph, statements, None, None, 0)
-        return self._trained(start, progress, out, announce, watch, shared)
+            directory.begin(Path(out), self.config, graph, statements)
+        start = directory.Unfinished(self.config, graph, statements, None, None, 0)
+        return self._train(start, hooks or Hooks(), None if out is None else Path(out))
 
     @classmethod
     def resume(
-        cls,
-        path: str | Path,
-        settings: Mapping[str, object] | None = None,
-        progress: Progress = silent,
-        announce: Announce = lambda _: None,
-        watch: Watch = lambda *_: {},
-        shared: str | Path | None = None,
+        cls, path: str | Path, settings: Mapping[str, object] | None = None, hooks: Hooks | None = None
     ) -> "PLogicNet":
-        """Goes on with a training where it stopped; a complete run is given more EM iterations if settings ask for it.
+        """Continues a training where it stopped; a complete run gets more EM iterations if settings ask for them.
 
         On a CPU the result is the same, bit by bit, as if it had never stopped.
 
         Example:
             >>> PLogicNet.resume("runs/family")  # doctest: +SKIP
         """
-        unfinished = run.read_unfinished(Path(path), settings or {})
-        model = cls(unfinished.config)
-        _use_threads(unfinished.config)
-        if unfinished.complete and unfinished.last is not None:
-            run.reopen(Path(path), unfinished.config, unfinished.graph, unfinished.last, unfinished.candidates)
-        return model._trained(unfinished, progress, path, announce, watch, shared)
+        start = directory.read_unfinished(Path(path), settings or {})
+        if start.complete and start.last is not None:
+            directory.reopen(Path(path), start.config, start.graph, start.last, start.candidates)
+        return cls(start.config)._train(start, hooks or Hooks(), Path(path))
 
     def refit(
-        self, rules: str | Path | None = None, progress: Progress = silent, out: str | Path | None = None
+        self, rules: str | Path | None = None, out: str | Path | None = None, hooks: Hooks | None = None
     ) -> "PLogicNet":
-        """Learns the rule weights again, for other rules if given; the vectors stay as they are.
+        """Learns the rule weights again, for other rules if given; the neural model stays as it is.
 
         Example:
             >>> PLogicNet.load("runs/family").refit(Path("edited.rules"))  # doctest: +SKIP
         """
-        f, config = self._as_trained, self.config
-        old = f.outcome.rule_model
-        table, constraints = old.rules, old.constraints
+        f, config, hooks = self._as_trained, self.config, hooks or Hooks()
+        table, constraints = f.outcome.rule_model.rules, f.outcome.rule_model.constraints
         if rules is not None:
             alone = config.with_values({"rules.mine": False})
-            found = find_rules(f.graph, alone, self.statements(rules, f.graph), progress)
+            found = find_rules(f.graph, alone, self.statements(rules, f.graph), hooks.progress)
             table, constraints = found.rules, found.constraints
-        last = refit(f.graph, config, f.outcome, table, constraints, self.clock, progress)
+        last = refit(f.graph, config, f.outcome, table, constraints, hooks)
         if out is not None:
-            if not run.is_run(Path(out)):
-                run.begin(Path(out), config, f.graph, None)
-            run.keep(Path(out), f.graph, last, f.candidates, last.iteration, final=True)
-        return self._finished(f.graph, last, f.candidates, progress, out)
+            if not directory.is_run(Path(out)):
+                directory.begin(Path(out), config, f.graph, None)
+            directory.keep(Path(out), f.graph, last, f.candidates, last.iteration, final=True)
+        return self._finish(f.graph, last, f.candidates, hooks, None if out is None else Path(out))
 
-    def _trained(
-        self,
-        start: run.Unfinished,
-        progress: Progress,
-        out: str | Path | None,
-        announce: Announce,
-        watch: Watch,
-        shared: str | Path | None,
-    ) -> "PLogicNet":
-        """Mines, unless that is done, iterates as often as is left, and finishes."""
-        config, graph, candidates, last = start.config, start.graph, start.candidates, start.last
+    def _train(self, start: directory.Unfinished, hooks: Hooks, out: Path | None) -> "PLogicNet":
+        """Mines, unless that is done, runs the EM iterations that are left, and finishes."""
+        _use_threads(self.config)
+        graph, candidates, last = start.graph, start.candidates, start.last
         if last is None:
             nothing = RuleTable.of([], [], [])
-            with self.clock("mine"):
+            with hooks.clock("mine"):
                 mined = Mined(nothing, nothing, 0)
-                if config.em.rules:
-                    mined = find_rules(graph, config, start.statements, progress)
+                if self.config.em.rules:
+                    mined = find_rules(graph, self.config, start.statements, hooks.progress)
             candidates = mined.candidates
-            with self.clock("ground"):
-                last = begin(graph, config, mined.rules, mined.constraints, progress)
-        checkpoint = None if out is None else Checkpoint(Path(out) / run.CHECKPOINT / run.E_STEP)
+            with hooks.clock("ground"):
+                last = begin(graph, self.config, mined.rules, mined.constraints, hooks)
 
-        def reached(now: Outcome, best: Outcome) -> None:
-            announce(now.history[-1])
+        def save(now: Outcome, best: Outcome) -> None:
             if out is not None:
-                run.keep(Path(out), graph, now, candidates, best.iteration)
+                directory.keep(out, graph, now, candidates, best.iteration)
 
-        if start.final:
-            return self._finished(graph, last, candidates, progress, out)
-        place = None if shared is None else Path(shared)
-        outcome = run_em(graph, config, last, self.clock, progress, checkpoint, reached, start.best, watch, place)
-        return self._finished(graph, outcome, candidates, progress, out)
+        checkpoint = None if out is None else Checkpoint(out / directory.CHECKPOINT / directory.E_STEP)
+        if not start.final:
+            last = run_em(graph, self.config, last, replace(hooks, save=save, checkpoint=checkpoint), start.best)
+        return self._finish(graph, last, candidates, hooks, out)
 
-    def _finished(
-        self, graph: KnowledgeGraph, outcome: Outcome, candidates: int, progress: Progress, out: str | Path | None
+    def _finish(
+        self, graph: KnowledgeGraph, outcome: Outcome, candidates: int, hooks: Hooks, out: Path | None
     ) -> "PLogicNet":
         """Reports on the rules, calibrates, evaluates and, where there is a run directory, writes its files."""
-        config = self.config
-        with self.clock("report"):
-            rules = report_on_rules(outcome.rule_model, outcome.hidden_q, config)
+        with hooks.clock("report"):
+            rules = system_of(self.config).report(outcome.rule_model, outcome.hidden_q, self.config)
             outcome = replace(outcome, rule_model=replace(outcome.rule_model, rules=rules))
-        scores = outcome.rule_model.scores(graph)
-        if 0 < len(graph.valid) < FEW:
-            log.warning(
-                "only %s: λ, probabilities and figures on valid are rough; %d or more are better",
-                many(len(graph.valid), "validation triple"),
-                FEW,
-            )
-        labels = sample(graph, "valid", ["train", "valid"], config.seed)
-        labels = labels.take(~scores.forbidden(labels.triples))  # these are not judged by the regression
-        columns = columns_of(outcome.embedding, scores, labels.triples)
-        if vectors_alone(config):
-            columns[:, 1:] = 0.0
-        calibration = calibrate_twice(columns, labels)
-        self._fitted = Fitted(graph, outcome, calibration, candidates, ties(config, outcome))
-        with self.clock("evaluate"):
+        calibration = fit_calibration(graph, self.config, outcome)
+        self._fitted = Fitted.of(graph, self.config, outcome, calibration, candidates)
+        with hooks.clock("evaluate"):
             self.metrics = {
                 "lambda": outcome.lambda_,
                 "calibration": calibration.to_json(),
                 "candidates": candidates,
                 "iteration": outcome.iteration,
             }
-            self.metrics |= {s: self.evaluate(s, progress) for s in ("valid", "test") if len(graph.split(s))}
+            splits = [split for split in ("valid", "test") if len(graph.split(split))]
+            self.metrics |= {split: self.evaluate(split, hooks.progress) for split in splits}
+        self.seconds = hooks.clock.seconds
         if out is not None:
-            run.write(Path(out), config, graph, outcome, self.metrics, self.clock.seconds)
+            directory.write(out, self.config, graph, outcome, self.metrics, self.seconds)
         return self
 
     def statements(self, rules: str | Path | None, graph: KnowledgeGraph) -> list[Statement]:
@@ -260,22 +218,7 @@ class PLogicNet:
         Example:
             >>> model.evaluate()["plogicnet*"]["mrr"]  # doctest: +SKIP
         """
-        f = self._as_trained
-        if not len(f.graph.split(split)):
-            raise InputError(f"the graph has no {split} triples to evaluate on")
-        if split == "train":
-            raise InputError("train is what the model learned from; evaluate on valid or test")
-        embedding, memory = f.outcome.embedding, self.config.evaluation.batch_memory_mb
-        ranks = rank(f.graph, split, embedding, f.rules, systems(self.config, f.outcome.lambda_), memory, progress)
-        labels = sample(f.graph, split, filter_splits(split), self.config.seed)
-        calibrated, raw = f.probabilities(labels.triples).T
-        uncalibrated = {k: v for k, v in reliability(raw, labels).items() if k != "curve"}
-        return {
-            "split": split,
-            "lambda": f.outcome.lambda_,
-            **{name: report(f.graph, split, r) for name, r in ranks.items()},
-            "calibration": reliability(calibrated, labels) | {"uncalibrated": uncalibrated},
-        }
+        return evaluate(self._as_trained, self.config, split, progress)
 
     def predict(
         self,
@@ -378,9 +321,11 @@ class PLogicNet:
             >>> model.save("runs/family")  # doctest: +SKIP
         """
         f = self._as_trained
-        run.begin(Path(path), self.config, f.graph, None)
-        run.keep(Path(path), f.graph, f.outcome, f.candidates, f.outcome.iteration)  # should it be stopped on the way
-        run.write(Path(path), self.config, f.graph, f.outcome, self.metrics, self.clock.seconds)
+        directory.begin(Path(path), self.config, f.graph, None)
+        directory.keep(
+            Path(path), f.graph, f.outcome, f.candidates, f.outcome.iteration
+        )  # should it be stopped on the way
+        directory.write(Path(path), self.config, f.graph, f.outcome, self.metrics, self.seconds)
 
     @classmethod
     def load(cls, path: str | Path, settings: Mapping[str, object] | None = None, edited: bool = False) -> "PLogicNet":
@@ -391,13 +336,13 @@ class PLogicNet:
         Example:
             >>> PLogicNet.load("runs/family").evaluate()  # doctest: +SKIP
         """
-        config, graph, outcome, metrics = run.read(Path(path), settings or {}, edited)
+        config, graph, outcome, metrics = directory.read(Path(path), settings or {}, edited)
         _use_threads(config)
         model = cls(config)
         model.metrics = metrics
         with damage_said(Path(path)):
             calibration = Calibration.of_json(metrics["calibration"])
-            model._fitted = Fitted(graph, outcome, calibration, metrics["candidates"], ties(config, outcome))
+            model._fitted = Fitted.of(graph, config, outcome, calibration, metrics["candidates"])
         return model
 
 

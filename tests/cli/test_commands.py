@@ -18,12 +18,12 @@ DATA = Path(os.environ.get("PLOGICNET_DATA", "no-data")).resolve()
 SMALL = [
     f"--set={s}"
     for s in (
-        "kge.steps=300",
-        "kge.dim=32",
-        "kge.batch=256",
-        "kge.negatives=32",
-        "kge.gamma=6",
-        "kge.learning_rate=0.01",
+        "neural.steps=300",
+        "neural.vectors.dim=32",
+        "neural.batch=256",
+        "neural.vectors.negatives=32",
+        "neural.vectors.gamma=6",
+        "neural.learning_rate=0.01",
     )
 ]
 Tool = Callable[..., subprocess.CompletedProcess[str]]
@@ -69,7 +69,7 @@ def run(graph: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_run_directory_has_its_files_and_no_others(run: Path) -> None:
     names = {p.name for p in run.iterdir()}
     assert names == {
-        *("config.yaml", "rules.tsv", "hidden.parquet", "embeddings.safetensors", "entities.tsv", "relations.tsv"),
+        *("config.yaml", "rules.tsv", "hidden.parquet", "neural.safetensors", "entities.tsv", "relations.tsv"),
         *("metrics.json", "history.jsonl", "timings.json", "log.txt", "graph.parquet", ".lock", "run.json"),
     }
     assert len((run / "history.jsonl").read_text().splitlines()) == 2
@@ -78,11 +78,11 @@ def test_a_run_directory_has_its_files_and_no_others(run: Path) -> None:
 def test_evaluate_gives_four_systems_and_repeats_what_training_measured(run: Path) -> None:
     result = answer("evaluate", run)
     measured = json.loads((run / "metrics.json").read_text())["test"]
-    for name in ("embedding", "rules", "plogicnet", "plogicnet*"):
+    for name in ("neural", "rules", "plogicnet", "plogicnet*"):
         assert 0 < result[name]["mrr"] <= 1
         assert result[name] == measured[name]
         assert {"optimistic", "pessimistic", "by_side", "by_relation", "by_category"} <= set(result[name])
-    assert result["plogicnet*"]["mrr"] > max(result["embedding"]["mrr"], result["rules"]["mrr"])
+    assert result["plogicnet*"]["mrr"] > max(result["neural"]["mrr"], result["rules"]["mrr"])
     assert {"brier", "ece", "curve"} <= set(result["calibration"])
     on_test, on_valid = plogicnet("evaluate", run).stdout, plogicnet("evaluate", run, "--split", "valid").stdout
     assert "pLogicNet*" in on_valid
@@ -137,7 +137,13 @@ def test_rules_are_listed_by_weight(run: Path) -> None:
 def test_the_same_seed_gives_the_same_files(graph: str, tmp_path: Path) -> None:
     for name in ("one", "two"):
         # large enough a step for two threads to share it
-        quick = [*SMALL, "--set=kge.steps=4", "--set=kge.dim=256", "--set=kge.batch=1024", "--set=kge.negatives=256"]
+        quick = [
+            *SMALL,
+            "--set=neural.steps=4",
+            "--set=neural.vectors.dim=256",
+            "--set=neural.batch=1024",
+            "--set=neural.vectors.negatives=256",
+        ]
         assert (
             plogicnet("train", graph, "--out", tmp_path / name, "--device", "cpu", "--threads", 2, *quick).returncode
             == 0
@@ -156,7 +162,7 @@ def test_mine(graph: str, tmp_path: Path) -> None:
 
 
 def test_demo_tells_the_whole_story() -> None:
-    done = plogicnet("demo", "--seed", 3, "--set", "kge.steps=200", data=None)
+    done = plogicnet("demo", "--seed", 3, "--set", "neural.steps=200", data=None)
     assert done.returncode == 0, done.stderr
     for words in (
         "candidates mined",
@@ -215,7 +221,7 @@ def test_a_finished_run_is_not_overwritten(run: Path) -> None:
 
 
 def test_a_second_writer_is_kept_out(tmp_path: Path) -> None:
-    from plogicnet.files import locked
+    from plogicnet.support.files import locked
 
     (tmp_path / "run").mkdir()
     with locked(tmp_path / "run"):
@@ -225,7 +231,7 @@ def test_a_second_writer_is_kept_out(tmp_path: Path) -> None:
 
 
 def test_an_interrupt_is_exit_130(tmp_path: Path) -> None:
-    words = [PROGRAM, "train", "--out", tmp_path / "run", "--set", "kge.steps=100000"]
+    words = [PROGRAM, "train", "--out", tmp_path / "run", "--set", "neural.steps=100000"]
     child = subprocess.Popen(list(map(str, words)), stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
     assert child.stderr is not None
     while "mining" not in (line := child.stderr.readline()):
@@ -268,7 +274,7 @@ def test_a_reader_that_stops_early_is_no_error(run: Path) -> None:
 
 
 def test_config_prints_every_setting() -> None:
-    text = plogicnet("config", "--set", "kge.dim=7").stdout
+    text = plogicnet("config", "--set", "neural.vectors.dim=7").stdout
     assert "dim: 7" in text
     assert all(key in text for key in ("tau_triplet", "unit_clauses", "share_negatives", "min_precision"))
 

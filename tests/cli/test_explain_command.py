@@ -21,7 +21,7 @@ FACTS = [("aaron_thal", "brother", "kim_thal"), ("maya_thal", "sister", "kim_tha
 def family(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The demo family's run, with fewer steps: new people have no vectors anyway."""
     out = tmp_path_factory.mktemp("family") / "run"
-    config = Config(device="cpu").with_preset("best/family").with_values({"kge.steps": 300, "threads": 1})
+    config = Config(device="cpu").with_preset("best/family").with_values({"neural.steps": 300, "threads": 1})
     PLogicNet(config).fit(demo_family(), out=out)
     return out
 

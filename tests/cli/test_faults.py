@@ -22,19 +22,19 @@ from hypothesis import strategies as st
 from calling import Call, answer
 from plogicnet import PLogicNet, run
 from plogicnet.config import Config
-from plogicnet.files import locked
 from plogicnet.graph import open_graph
-from plogicnet.progress import Progress, silent
-from plogicnet.run import read_rules
+from plogicnet.runs.directory import read_rules
+from plogicnet.support.files import locked
+from plogicnet.support.progress import Progress, silent
 from small import SMALL, small_graph, write_small_graph
 from stopping import StoppedError, different, files_of, stop_at, without_sums
 
 STEPS = 70
 ASKED = ("--head", "man0", "--relation", "husband")
 READING = (("evaluate",), ("predict", *ASKED), ("explain", "man0", "husband", "woman0"), ("doctor",))
-THREE = SMALL | {"kge.steps": STEPS, "em.iterations": 3}
+THREE = SMALL | {"neural.steps": STEPS, "em.iterations": 3}
 SETTINGS = [f"--set={key}={value}" for key, value in THREE.items()]
-QUICK = [*SETTINGS, "--set=kge.steps=20", "--set=em.iterations=2"]
+QUICK = [*SETTINGS, "--set=neural.steps=20", "--set=em.iterations=2"]
 
 
 def trained(out: Path, graph: Path, values: dict[str, object], progress: Progress = silent) -> Path:
@@ -166,7 +166,7 @@ def mountable() -> None:
 
 # Damaged and truncated files
 
-OUTCOME = ("rules.tsv", "hidden.parquet", "history.jsonl", "embeddings.safetensors")
+OUTCOME = ("rules.tsv", "hidden.parquet", "history.jsonl", "neural.safetensors")
 OF_A_RUN = ("config.yaml", "graph.parquet", "entities.tsv", "relations.tsv", "run.json", "metrics.json", *OUTCOME)
 WAYS: dict[str, Callable[[Path], None]] = {
     "cut in half": lambda file: truncated(file, file.stat().st_size // 2),
@@ -223,7 +223,7 @@ def test_a_damaged_checkpoint_is_left_out_and_the_one_before_used(
 ) -> None:
     WAYS[way](unfinished / "checkpoint" / "2" / name)
     said = resumed(call, unfinished, same_as=whole)
-    harmless = (name, way) in {("reached.json", "one byte short"), ("embeddings.safetensors", "removed")}
+    harmless = (name, way) in {("reached.json", "one byte short"), ("neural.safetensors", "removed")}
     if not harmless and (name, way) != ("reached.json", "removed"):  # which is as if it had not been reached
         assert f"checkpoint/2/{name}" in said or f"checkpoint/2 is damaged: its file {name} is missing" in said
         assert "EM iteration 2 is left out, and training goes on from before it" in said
@@ -239,8 +239,13 @@ def test_where_no_checkpoint_is_whole_training_begins_anew(call: Call, whole: Pa
 @pytest.mark.parametrize("damaged", ["last", "best", "all"])
 def test_the_best_iteration_is_kept_with_the_last_ones(call: Call, graph: Path, tmp_path: Path, damaged: str) -> None:
     """With em.patience the best iteration is given back: it must be had whichever of them is damaged."""
-    values = {"kge.model": "ComplEx", "kge.recipe": "one_vs_all", "kge.learning_rate": 0.1, "em.iterations": 9}
-    values |= {"em.patience": 2, "kge.steps": 30}
+    values = {
+        "neural.model": "ComplEx",
+        "neural.vectors.recipe": "one_vs_all",
+        "neural.learning_rate": 0.1,
+        "em.iterations": 9,
+    }
+    values |= {"em.patience": 2, "neural.steps": 30}
     same = trained(tmp_path / "whole", graph, values)
     best = json.loads((same / "metrics.json").read_text())["iteration"]
     reached = len((same / "history.jsonl").read_text().splitlines())
@@ -249,7 +254,7 @@ def test_the_best_iteration_is_kept_with_the_last_ones(call: Call, graph: Path, 
     kept = sorted(int(p.name) for p in (there / "checkpoint").iterdir() if p.is_dir())
     assert kept == [best, best + 1]
     for iteration in {"last": kept[-1:], "best": kept[:1], "all": kept}[damaged]:
-        flipped(there / "checkpoint" / str(iteration) / "embeddings.safetensors", 9999)
+        flipped(there / "checkpoint" / str(iteration) / "neural.safetensors", 9999)
     said = resumed(call, there, same_as=same)
     assert ("training begins anew" in said) == (damaged != "last")
 
@@ -257,7 +262,7 @@ def test_the_best_iteration_is_kept_with_the_last_ones(call: Call, graph: Path, 
 def test_a_damaged_refit_is_not_trained_from_the_beginning(call: Call, complete: Path) -> None:
     """Its rules would be others."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("plogicnet.run.write", broken)
+        patch.setattr("plogicnet.runs.directory.write", broken)
         with pytest.raises(StoppedError):
             PLogicNet.load(complete).refit("husband(X, Y) => wife(Y, X)", out=complete)
     (complete / "metrics.json").unlink()  # the first thing that `write` does
@@ -272,7 +277,7 @@ def test_a_run_given_more_iterations_falls_back_on_what_it_was(
     same = trained(tmp_path / "whole", graph, {"em.iterations": 4})
     with pytest.raises(StoppedError):
         PLogicNet.resume(complete, {"em.iterations": 4}, progress=stop_at("training", 1, 50))
-    flipped(complete / "checkpoint" / "3" / "embeddings.safetensors", 9999)
+    flipped(complete / "checkpoint" / "3" / "neural.safetensors", 9999)
     if spoiled == "the run too":
         flipped(complete / "hidden.parquet", 9999)
         assert f"{complete / 'hidden.parquet'} is damaged" in refused(call, "resume", complete)
@@ -352,7 +357,7 @@ def test_damaged_vectors_do_not_pass_for_whole_after_a_kill(graph: Path, whole: 
 
 
 def test_what_is_written_again_in_an_older_run_does_not_make_it_look_edited(unfinished: Path, graph: Path) -> None:
-    from plogicnet.run import _restore, read_config, read_unfinished
+    from plogicnet.runs.directory import _restore, read_config, read_unfinished
 
     without_sums(unfinished)
     (unfinished / "entities.tsv").unlink()
@@ -491,7 +496,7 @@ def at_step(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, int, Callable[[],
 
     def watch(words: str, time: int, do: Callable[[], object]) -> None:
         progress = vanishing(words, time, do)
-        monkeypatch.setattr("plogicnet.progress.for_stderr", lambda: progress)
+        monkeypatch.setattr("plogicnet.support.progress.for_stderr", lambda: progress)
 
     return watch
 
@@ -559,7 +564,7 @@ def test_a_file_that_vanishes_while_a_run_is_opened(
         seen(path)
         (path / name).unlink()
 
-    monkeypatch.setattr("plogicnet.run._require_complete", look)
+    monkeypatch.setattr("plogicnet.runs.directory._require_complete", look)
     code, out, said = call("predict", complete, *ASKED)
     if name == "run.json":  # as in a run of the first versions; the settings are held to be edited
         assert code == 0
@@ -594,7 +599,7 @@ def test_a_second_process_is_told_so(call: Call, graph: Path, at_step: AtStep, t
 
 def test_readers_beside_a_refit_see_one_run_or_the_other(complete: Path) -> None:
     """Never a mixture: what is read is of one piece, or the writer is named."""
-    from plogicnet.errors import InputError
+    from plogicnet.support.errors import InputError
 
     model = PLogicNet.load(complete)
     seen: set[str] = set()

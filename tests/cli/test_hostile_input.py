@@ -24,7 +24,7 @@ from stopping import without_sums
 
 MEMORY = 8 << 30
 """No command here may take so much address space; most of it is what libraries reserve."""
-QUICK = ["--set=kge.steps=5", "--set=kge.dim=4", "--set=device=cpu", "--set=threads=1"]
+QUICK = ["--set=neural.steps=5", "--set=neural.vectors.dim=4", "--set=device=cpu", "--set=threads=1"]
 
 
 def plogicnet(folder: Path, *words: object, **more: str) -> subprocess.CompletedProcess[str]:
@@ -449,7 +449,7 @@ def run(whole: Path, tmp_path: Path) -> Path:
 READING = [("evaluate",), ("rules",), ("doctor",), ("predict", "--head", "man0", "--relation", "husband")]
 
 
-@pytest.mark.parametrize("name", ["rules.tsv", "metrics.json", "embeddings.safetensors", "log.txt", ".lock", "more"])
+@pytest.mark.parametrize("name", ["rules.tsv", "metrics.json", "neural.safetensors", "log.txt", ".lock", "more"])
 def test_a_link_out_of_the_run_is_not_followed(name: str, run: Path, refused_here: Refusal, tmp_path: Path) -> None:
     mine = tmp_path / "mine.txt"
     mine.write_text("precious\n")
@@ -524,7 +524,7 @@ TENSORS = {
 
 @pytest.mark.parametrize("case", TENSORS)
 def test_vectors_that_lie_about_their_sizes(case: str, run: Path, refused_here: Refusal) -> None:
-    (run / "embeddings.safetensors").write_bytes(TENSORS[case])
+    (run / "neural.safetensors").write_bytes(TENSORS[case])
     assert "run" in refused_here("evaluate", "run")
 
 
@@ -547,7 +547,7 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
     "config": lambda run: (run / "config.yaml").write_text("kge: " + "[" * 100_000),
     "config-object": lambda run: (run / "config.yaml").write_text("seed: !!python/object/apply:os.abort []"),
     "rules": lambda run: (run / "rules.tsv").write_text("pattern\t" + "a" * 10_000_000),
-    "vectors": lambda run: (run / "embeddings.safetensors").write_bytes(b"\xff" * 8 + b"{}"),
+    "vectors": lambda run: (run / "neural.safetensors").write_bytes(b"\xff" * 8 + b"{}"),
     "names": lambda run: (run / "entities.tsv").write_text("0\tanna\n"),
     "dimension": lambda run: (run / "config.yaml").write_text(
         (run / "config.yaml").read_text().replace("dim: 8", "dim: 8000000000")

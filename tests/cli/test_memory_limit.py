@@ -22,12 +22,12 @@ if sys.platform != "linux":
 SIDE = 600
 """So many facts lead to the hub, and so many away from it: their product is the number of groundings."""
 SETTINGS = [
-    *("--set", "rules.min_precision.composition=0.0001", "--set", "kge.dim=32", "--set", "kge.steps=20"),
+    *("--set", "rules.min_precision.composition=0.0001", "--set", "neural.vectors.dim=32", "--set", "neural.steps=20"),
     *(
         "--set",
-        "kge.batch=64",
+        "neural.batch=64",
         "--set",
-        "kge.negatives=16",
+        "neural.vectors.negatives=16",
         "--set",
         "em.iterations=1",
         "--device",
@@ -140,7 +140,7 @@ def test_mining_and_grounding(graph: Path) -> None:
 def test_training(graph: Path, run: Path) -> None:
     out = graph / "within"
     limited("train", graph, "--out", out, *SETTINGS, "--json", run=out)
-    for file in ("rules.tsv", "hidden.parquet", "embeddings.safetensors", "metrics.json", "config.yaml"):
+    for file in ("rules.tsv", "hidden.parquet", "neural.safetensors", "metrics.json", "config.yaml"):
         assert (out / file).read_bytes() == (run / file).read_bytes(), file
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from calling import Call, answer
 from plogicnet import PLogicNet
-from plogicnet.fitted import prediction_rows
+from plogicnet.inference.fitted import prediction_rows
 from small import fitted
 
 Row = dict[str, Any]
@@ -19,7 +19,7 @@ Query = tuple[str | None, str | None, str | None]
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("runs") / "run"
-    fitted({"kge.steps": 60}).save(out)
+    fitted({"neural.steps": 60}).save(out)
     return out
 
 

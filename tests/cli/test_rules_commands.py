@@ -11,7 +11,16 @@ from small import write_small_graph
 
 QUICK = [
     *("--device", "cpu", "--threads", "1", "--set", "rules.mine=false", "--set", "em.iterations=1"),
-    *("--set", "kge.steps=10", "--set", "kge.dim=8", "--set", "kge.batch=32", "--set", "kge.negatives=8"),
+    *(
+        "--set",
+        "neural.steps=10",
+        "--set",
+        "neural.vectors.dim=8",
+        "--set",
+        "neural.batch=32",
+        "--set",
+        "neural.vectors.negatives=8",
+    ),
 ]
 RULES = """\
 # three rules about families

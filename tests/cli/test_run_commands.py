@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from calling import Call, answer
-from plogicnet.files import locked
+from plogicnet.support.files import locked
 from small import write_small_graph
 from stopping import different, files_of
 
@@ -25,17 +25,17 @@ KILLS = int(os.environ.get("PLOGICNET_KILLS", "4"))
 SETTINGS = {
     "device": "cpu",
     "threads": "1",
-    "kge.steps": "300",
-    "kge.dim": "16",
-    "kge.gamma": "6",
-    "kge.batch": "32",
-    "kge.negatives": "8",
-    "kge.share_negatives": "8",
-    "kge.learning_rate": "0.05",
+    "neural.steps": "300",
+    "neural.vectors.dim": "16",
+    "neural.vectors.gamma": "6",
+    "neural.batch": "32",
+    "neural.vectors.negatives": "8",
+    "neural.vectors.share_negatives": "8",
+    "neural.learning_rate": "0.05",
     "mln.hidden_premises": "sampled",
 }
 SMALL = [f"--set={key}={value}" for key, value in SETTINGS.items()]
-QUICK = [*SMALL, "--set=kge.steps=20"]
+QUICK = [*SMALL, "--set=neural.steps=20"]
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +87,7 @@ PARTS = (
     "checkpoint/1/reached.json",  # between two iterations
     "checkpoint/1/rules.tsv",  # an iteration is being saved
     None,
-    "embeddings.safetensors",
+    "neural.safetensors",
     "run.json",  # mining begins
     None,
     "checkpoint/2/hidden.parquet",
@@ -159,7 +159,9 @@ def test_resume_of_a_complete_run(call: Call, run: Path, graph: Path, tmp_path: 
     assert different(run, tmp_path / "whole") == []
 
 
-@pytest.mark.parametrize("words", ["kge.dim=7", "seed=3", "em.iterations", "em.rules=false", "em.iterationss=3"])
+@pytest.mark.parametrize(
+    "words", ["neural.vectors.dim=7", "seed=3", "em.iterations", "em.rules=false", "em.iterationss=3"]
+)
 def test_resume_takes_no_other_setting(call: Call, run: Path, words: str) -> None:
     before = files_of(run)
     assert f"--set {words}: a run goes on with its own settings" in refused(call, "resume", run, "--set", words)
@@ -209,7 +211,7 @@ def test_refit_from_the_edited_table_and_from_a_file(call: Call, run: Path, tmp_
     left = files_of(run)
     assert "wives" in refused(call, "refit", run, "--rules", file)
     assert files_of(run) == left
-    assert left["embeddings.safetensors"] == before["embeddings.safetensors"]
+    assert left["neural.safetensors"] == before["neural.safetensors"]
 
 
 def test_rules_are_shown_with_their_report(call: Call, run: Path) -> None:
@@ -228,20 +230,20 @@ def test_several_seeds(call: Call, graph: Path, tmp_path: Path) -> None:
     result = answer(call, "train", graph, "--out", out, "--seeds", "0,1,2", *QUICK)
     assert result["runs"] == {str(s): str(out / f"seed-{s}") for s in range(3)}
     each = [json.loads((out / f"seed-{s}" / "metrics.json").read_text())["test"] for s in range(3)]
-    assert set(result["test"]) == {"embedding", "rules", "plogicnet", "plogicnet*"}
+    assert set(result["test"]) == {"neural", "rules", "plogicnet", "plogicnet*"}
     for name, figures in result["test"].items():
         for figure in ("mr", "mrr", "hits_at_1", "hits_at_3", "hits_at_10"):
             values = [metrics[name][figure] for metrics in each]
             assert figures[figure]["mean"] == pytest.approx(statistics.mean(values), rel=1e-12)
             assert figures[figure]["sd"] == pytest.approx(statistics.stdev(values), rel=1e-9, abs=1e-12)
-    assert len({metrics["embedding"]["mrr"] for metrics in each}) > 1, "seeds differ"
+    assert len({metrics["neural"]["mrr"] for metrics in each}) > 1, "seeds differ"
     code, _, said = call("train", graph, "--out", tmp_path / "one", "--seed", 1, *QUICK)
     assert code == 0, said
     assert different(out / "seed-1", tmp_path / "one") == []
     more = answer(call, "train", graph, "--out", out, "--seeds", "1,3", *QUICK)
     assert set(more["runs"]) == {"1", "3"}
     assert different(out / "seed-1", tmp_path / "one") == [], "what is done is not trained again"
-    said = refused(call, "train", graph, "--out", out, "--seeds", "4,1", *QUICK, "--set", "kge.dim=3")
+    said = refused(call, "train", graph, "--out", out, "--seeds", "4,1", *QUICK, "--set", "neural.vectors.dim=3")
     assert "other settings" in said
     assert not (out / "seed-4").exists()
 

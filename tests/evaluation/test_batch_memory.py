@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plogicnet.evaluation import memory
-from plogicnet.evaluation.memory import batch_size, in_batches
+from plogicnet.evaluation.batches import batch_size, in_batches
 
 CPU = torch.device("cpu")
 

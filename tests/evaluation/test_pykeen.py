@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 import torch
 
-from plogicnet.config import KGE
-from plogicnet.evaluation import System, rank, summary
+from plogicnet.evaluation import Combination, rank, summary
 from plogicnet.graph import IntArray, KnowledgeGraph, Side, TripleSet, demo_family
-from plogicnet.kge import Examples, VectorModel
 from plogicnet.mln import RuleScores
+from plogicnet.neural.protocol import Examples
+from plogicnet.neural.vectors.model import VectorModel
+from plogicnet.neural.vectors.settings import VectorSettings
 
 REASON = "PyKEEN is not installed (pip install 'plogicnet[pykeen]')"
 FIGURES = {
@@ -34,7 +35,7 @@ def trained(kind: type[VectorModel], graph: KnowledgeGraph) -> VectorModel:
     model = kind(
         len(graph.entities),
         len(graph.relations),
-        KGE(dim=16, steps=200, batch=128, negatives=16, share_negatives=16, gamma=6.0, learning_rate=0.01),
+        VectorSettings(dim=16, steps=200, batch=128, negatives=16, share_negatives=16, gamma=6.0, learning_rate=0.01),
     )
     model.fit(Examples.of(graph.train), seed=0)
     return model
@@ -78,7 +79,7 @@ def test_figures_equal_pykeens(kind: type[VectorModel]) -> None:
     model, relations = trained(kind, graph), len(graph.relations)
     none = TripleSet.of([], len(graph.entities))
     rules = RuleScores(none, np.empty(0), np.zeros(relations), np.zeros(relations, dtype=bool), graph.observed)
-    ranks = rank(graph, "test", model, rules, {"embedding": System(constraint=False)})["embedding"]
+    ranks = rank(graph, "test", model, rules, {"neural": Combination(constraint=False)})["neural"]
     if kind is Rounded:
         assert ranks.level.mean() > 1
     ours = {

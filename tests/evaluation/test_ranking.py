@@ -11,17 +11,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy import special
 
-from plogicnet.evaluation import Ranks, System, filter_splits, rank, report, summary
+from plogicnet.evaluation import Combination, Ranks, filter_splits, rank, report, summary
 from plogicnet.graph import FloatArray, KnowledgeGraph, TripleSet, Vocabulary, as_triples
 from plogicnet.mln import RuleScores
-from small import TableEmbedding
+from small import TableModel
 
 Triple = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
 class World:
-    """A tiny graph with what embedding and rules say of it, in plain Python."""
+    """A tiny graph with what neural model and rules say of it, in plain Python."""
 
     entities: int
     splits: Mapping[str, list[Triple]]
@@ -40,8 +40,8 @@ class World:
         )
 
     @property
-    def embedding(self) -> TableEmbedding:
-        return TableEmbedding(self.score)
+    def embedding(self) -> TableModel:
+        return TableModel(self.score)
 
     @property
     def rules(self) -> RuleScores:
@@ -81,14 +81,14 @@ def forbidden(world: World, triple: Triple) -> bool:
     return h == t and world.irreflexive[r] and triple not in world.splits["train"] and not held_by_rules
 
 
-def slow_key(world: World, system: System, triple: Triple, reranked: bool) -> tuple[float, float, float]:
+def slow_key(world: World, system: Combination, triple: Triple, reranked: bool) -> tuple[float, float, float]:
     """What a candidate is ordered by; a tuple, larger is better."""
     h, r, t = triple
     score = float(world.score[r, h, t])
     odds = world.odds.get(triple, world.base[r])
     if system.constraint and forbidden(world, triple):
         return 0.0, 0.0, 0.0
-    if not system.embedding:
+    if not system.neural:
         return 2.0, sigmoid(odds), 0.0
     if not reranked:
         return 1.0, score, score
@@ -99,7 +99,7 @@ def slow_key(world: World, system: System, triple: Triple, reranked: bool) -> tu
     return 2.0, score + system.rule_share * (odds - world.base[r]), score
 
 
-def slow_ranks(world: World, split: str, system: System) -> tuple[list[list[int]], list[list[int]]]:
+def slow_ranks(world: World, split: str, system: Combination) -> tuple[list[list[int]], list[list[int]]]:
     filtered = {"valid": ("train", "valid"), "test": ("train", "valid", "test")}[split]
     known = {t for s in filtered for t in world.splits[s]}
     better: list[list[int]] = []
@@ -113,7 +113,7 @@ def slow_ranks(world: World, split: str, system: System) -> tuple[list[list[int]
                 if candidate == (h, r, t) or candidate not in known:
                     candidates.append(candidate)
             scores = {c: float(world.score[c[1], c[0], c[2]]) for c in candidates}
-            # the truth takes part in the embedding's best as any other candidate
+            # the truth takes part in the neural model's best as any other candidate
             best = {c for c in candidates if sum(s > scores[c] for s in scores.values()) < system.rerank}
             keys = {c: slow_key(world, system, c, not system.rerank or c in best) for c in candidates}
             own = keys.pop((h, r, t))
@@ -123,9 +123,9 @@ def slow_ranks(world: World, split: str, system: System) -> tuple[list[list[int]
     return better, level
 
 
-def assert_equal_to_brute_force(world: World, systems: Mapping[str, System]) -> None:
+def assert_equal_to_brute_force(world: World, systems: Mapping[str, Combination]) -> None:
     for split in ("valid", "test"):
-        got = rank(world.graph, split, world.embedding, world.rules, systems)
+        got = rank(world.graph, split, world.neural, world.rules, systems)
         for name, system in systems.items():
             better, level = slow_ranks(world, split, system)
             wide = (len(world.splits[split]), 2)
@@ -135,12 +135,12 @@ def assert_equal_to_brute_force(world: World, systems: Mapping[str, System]) -> 
 
 COMBINES: tuple[Literal["probability", "log_odds"], ...] = ("probability", "log_odds")
 SYSTEMS = {
-    "embedding": System(constraint=False),
-    "plogicnet": System(),
-    "rules": System(embedding=False),
-    "rules, no constraint": System(embedding=False, constraint=False),
+    "neural": Combination(constraint=False),
+    "plogicnet": Combination(),
+    "rules": Combination(neural=False),
+    "rules, no constraint": Combination(neural=False, constraint=False),
 } | {
-    f"{combine} λ={share} {'constraint' if constraint else ''}": System(
+    f"{combine} λ={share} {'constraint' if constraint else ''}": Combination(
         rule_share=share, combine=combine, constraint=constraint
     )
     for combine in COMBINES
@@ -148,7 +148,7 @@ SYSTEMS = {
     for constraint in (True, False)
 }
 RERANKED = {
-    f"{combine} λ={share} of {rerank} {'constraint' if constraint else ''}": System(
+    f"{combine} λ={share} of {rerank} {'constraint' if constraint else ''}": Combination(
         rule_share=share, combine=combine, constraint=constraint, rerank=rerank
     )
     for combine in COMBINES
@@ -171,7 +171,7 @@ def test_reranked_ranks_equal_brute_force(world: World) -> None:
 
 
 def test_rerank_lets_rules_lift_the_truth_within_the_best() -> None:
-    """By hand: the truth is second by the embedding, first by the rules; re-ranking the best two must put it first."""
+    """By hand: the truth is second by the neural model, first by the rules; re-ranking the best two must put it first."""
     world = World(
         4,
         {"train": [(0, 0, 0)], "valid": [], "test": [(0, 0, 1)]},
@@ -181,7 +181,7 @@ def test_rerank_lets_rules_lift_the_truth_within_the_best() -> None:
         [False],
     )
     world.score[0, 0] = [0, 1, 2, -1]
-    got = rank(world.graph, "test", world.embedding, world.rules, {"*": System(rule_share=5.0, rerank=2)})["*"]
+    got = rank(world.graph, "test", world.neural, world.rules, {"*": Combination(rule_share=5.0, rerank=2)})["*"]
     assert got.realistic[0, 1] == 1.0
 
 
@@ -195,14 +195,14 @@ def test_rerank_leaves_what_is_below_the_best_below() -> None:
         [False],
     )
     world.score[0, 0] = [0, -2, 2, -1]
-    got = rank(world.graph, "test", world.embedding, world.rules, {"*": System(rule_share=5.0, rerank=2)})["*"]
+    got = rank(world.graph, "test", world.neural, world.rules, {"*": Combination(rule_share=5.0, rerank=2)})["*"]
     assert got.realistic[0, 1] == 3.0
 
 
 @given(worlds())
 @settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow])
 def test_rank_without_an_embedding(world: World) -> None:
-    systems = {"rules": System(embedding=False), "plogicnet*": System(embedding=False, rule_share=2.0, rerank=1)}
+    systems = {"rules": Combination(neural=False), "plogicnet*": Combination(neural=False, rule_share=2.0, rerank=1)}
     for split in ("valid", "test"):
         got = rank(world.graph, split, None, world.rules, systems)
         better, level = slow_ranks(world, split, systems["rules"])
@@ -215,11 +215,11 @@ def test_rank_without_an_embedding(world: World) -> None:
 @settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow])
 def test_chunks_change_nothing(world: World, queries: int) -> None:
     both = dict(list((SYSTEMS | RERANKED).items())[::4])
-    whole = rank(world.graph, "test", world.embedding, world.rules, both)
+    whole = rank(world.graph, "test", world.neural, world.rules, both)
     with pytest.MonkeyPatch.context() as patch:
         # one megabyte is then enough for so many queries and no more
         patch.setattr("plogicnet.evaluation.ranking.BYTES_PER_CANDIDATE", 2**20 // (queries * world.entities))
-        pieces = rank(world.graph, "test", world.embedding, world.rules, both, batch_memory_mb=1)
+        pieces = rank(world.graph, "test", world.neural, world.rules, both, batch_memory_mb=1)
     for name in both:
         np.testing.assert_array_equal(whole[name].better, pieces[name].better)
         np.testing.assert_array_equal(whole[name].level, pieces[name].level)
@@ -237,8 +237,8 @@ def test_little_memory_changes_nothing_over_many_entities() -> None:
         [-3.0],
         [True],
     )
-    embedding, rules, graph = world.embedding, world.rules, world.graph
-    a, b = (rank(graph, "test", embedding, rules, {"p": System()}, memory)["p"] for memory in (0, 1))
+    neural, rules, graph = world.neural, world.rules, world.graph
+    a, b = (rank(graph, "test", neural, rules, {"p": Combination()}, memory)["p"] for memory in (0, 1))
     np.testing.assert_array_equal(a.better, b.better)
     np.testing.assert_array_equal(a.level, b.level)
 
@@ -246,8 +246,8 @@ def test_little_memory_changes_nothing_over_many_entities() -> None:
 @given(worlds())
 @settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow])
 def test_a_lambda_of_zero_is_exactly_plogicnet(world: World) -> None:
-    systems = {"plogicnet": System()} | {str(c): System(rule_share=0.0, combine=c) for c in COMBINES}
-    got = rank(world.graph, "test", world.embedding, world.rules, systems)
+    systems = {"plogicnet": Combination()} | {str(c): Combination(rule_share=0.0, combine=c) for c in COMBINES}
+    got = rank(world.graph, "test", world.neural, world.rules, systems)
     for ranks in got.values():
         np.testing.assert_array_equal(ranks.better, got["plogicnet"].better)
         np.testing.assert_array_equal(ranks.level, got["plogicnet"].level)
@@ -256,8 +256,8 @@ def test_a_lambda_of_zero_is_exactly_plogicnet(world: World) -> None:
 @given(worlds(), st.integers(1, 3))
 @settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow])
 def test_a_lambda_of_zero_is_exactly_plogicnet_however_many_are_reranked(world: World, n: int) -> None:
-    systems = {"plogicnet": System(), "plogicnet*": System(rule_share=0.0, rerank=n)}
-    got = rank(world.graph, "test", world.embedding, world.rules, systems)
+    systems = {"plogicnet": Combination(), "plogicnet*": Combination(rule_share=0.0, rerank=n)}
+    got = rank(world.graph, "test", world.neural, world.rules, systems)
     np.testing.assert_array_equal(got["plogicnet*"].better, got["plogicnet"].better)
     np.testing.assert_array_equal(got["plogicnet*"].level, got["plogicnet"].level)
 
@@ -265,8 +265,8 @@ def test_a_lambda_of_zero_is_exactly_plogicnet_however_many_are_reranked(world: 
 @given(worlds())
 @settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow])
 def test_tie_policies(world: World) -> None:
-    got = rank(world.graph, "test", world.embedding, world.rules, {"p": System(rule_share=1.0)})["p"]
-    better, level = slow_ranks(world, "test", System(rule_share=1.0))
+    got = rank(world.graph, "test", world.neural, world.rules, {"p": Combination(rule_share=1.0)})["p"]
+    better, level = slow_ranks(world, "test", Combination(rule_share=1.0))
     for i, j in itertools.product(range(len(better)), range(2)):
         b, e = better[i][j], level[i][j]
         assert got.optimistic[i, j] == 1 + b
@@ -279,7 +279,7 @@ def test_tie_policies(world: World) -> None:
 def test_saturated_scores_are_told_apart_by_the_raw_score() -> None:
     world = World(3, {"train": [(0, 0, 0)], "valid": [], "test": [(0, 0, 1)]}, np.zeros((1, 3, 3)), {}, [0.0], [False])
     world.score[0, 0] = [0, 40, 50]
-    got = rank(world.graph, "test", world.embedding, world.rules, {"*": System(rule_share=0.1)})["*"]
+    got = rank(world.graph, "test", world.neural, world.rules, {"*": Combination(rule_share=0.1)})["*"]
     assert got.better[0, 1] == 1
     assert got.level[0, 1] == 0
 
@@ -297,8 +297,8 @@ def test_filters_of_valid_and_test() -> None:
         [False],
     )
     world.score[0, 0] = [9, 0, 5, 4]
-    on_valid = rank(world.graph, "valid", world.embedding, world.rules, {"p": System()})["p"]
-    on_test = rank(world.graph, "test", world.embedding, world.rules, {"p": System()})["p"]
+    on_valid = rank(world.graph, "valid", world.neural, world.rules, {"p": Combination()})["p"]
+    on_test = rank(world.graph, "test", world.neural, world.rules, {"p": Combination()})["p"]
     assert on_valid.better[:, 1].tolist() == [2]
     assert on_test.better[:, 1].tolist() == [0, 0]
 
@@ -309,7 +309,7 @@ def test_constraint_puts_loops_last_but_not_observed_or_ruled_ones() -> None:
     world = World(n, splits, np.zeros((1, n, n)), {(2, 0, 2): 0.0}, [-2.0], [True])
     for e in range(n):
         world.score[0, e, e] = 10
-    got = rank(world.graph, "test", world.embedding, world.rules, {"with": System(), "without": SYSTEMS["embedding"]})
+    got = rank(world.graph, "test", world.neural, world.rules, {"with": Combination(), "without": SYSTEMS["neural"]})
     # tails of 0: its own loop is last; of 1: the loop is observed, so filtered; of 2: a rule holds it as likely as not
     assert got["with"].better[:, 1].tolist() == [0, 0, 1]
     assert got["without"].better[:, 1].tolist() == [1, 0, 1]

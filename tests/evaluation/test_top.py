@@ -8,22 +8,22 @@ from hypothesis import strategies as st
 from scipy import special
 from test_ranking import COMBINES, World, forbidden, slow_key, worlds
 
-from plogicnet.evaluation import Calibration, Judgement, System, top_k
+from plogicnet.evaluation import ByProbability, Calibration, Combination, top_k
 from plogicnet.evaluation.top import highest, highest_in_tensors
 from plogicnet.graph import Side
 
 SYSTEMS = [
-    System(constraint=False),
-    System(),
-    System(embedding=False),
-    *(System(rule_share=1.0, combine=c, rerank=n) for c in COMBINES for n in (0, 1, 3)),
-    Judgement(Calibration(intercept=-3.0, score=0.5, p_w=2.0, reached=-0.5), System(rule_share=1.0)),
-    Judgement(Calibration(intercept=-3.0, score=0.0, p_w=0.0, reached=0.5), System(rule_share=2.0)),
+    Combination(constraint=False),
+    Combination(),
+    Combination(neural=False),
+    *(Combination(rule_share=1.0, combine=c, rerank=n) for c in COMBINES for n in (0, 1, 3)),
+    ByProbability(Calibration(intercept=-3.0, score=0.5, p_w=2.0, reached=-0.5), Combination(rule_share=1.0)),
+    ByProbability(Calibration(intercept=-3.0, score=0.0, p_w=0.0, reached=0.5), Combination(rule_share=2.0)),
 ]
 
 
 def slow_top(
-    world: World, system: System | Judgement, entity: int, relation: int, side: Side, k: int, filtered: bool
+    world: World, system: Combination | ByProbability, entity: int, relation: int, side: Side, k: int, filtered: bool
 ) -> tuple[list[int], list[bool]]:
     triples = {
         e: (entity, relation, e) if side == "tail" else (e, relation, entity)
@@ -34,7 +34,7 @@ def slow_top(
     scores = {e: float(world.score[t[1], t[0], t[2]]) for e, t in triples.items()}
 
     def key(e: int) -> tuple[float, ...]:
-        if isinstance(system, System):
+        if isinstance(system, Combination):
             inside = sum(s > scores[e] for s in scores.values()) < system.rerank
             return slow_key(world, system, triples[e], not system.rerank or inside)
         if forbidden(world, triples[e]):
@@ -51,7 +51,7 @@ def slow_top(
 @given(worlds(), st.integers(1, 7), st.booleans(), st.sampled_from(SYSTEMS), st.booleans())
 @settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 def test_the_best_answers_equal_brute_force(
-    world: World, k: int, filtered: bool, system: System | Judgement, little: bool
+    world: World, k: int, filtered: bool, system: Combination | ByProbability, little: bool
 ) -> None:
     entities, relations = (x.ravel() for x in np.indices((world.entities, len(world.base))))
     sides: tuple[Side, Side] = ("head", "tail")
@@ -60,7 +60,7 @@ def test_the_best_answers_equal_brute_force(
             if little:  # one megabyte is then enough for two queries
                 patch.setattr("plogicnet.evaluation.top.BYTES_PER_CANDIDATE", 2**19 // world.entities)
             known = world.graph.known(["train"], side)
-            top = top_k(world.embedding, world.rules, system, entities, relations, side, k, known, filtered, 1)
+            top = top_k(world.neural, world.rules, system, entities, relations, side, k, known, filtered, 1)
         for i, (e, r) in enumerate(zip(entities.tolist(), relations.tolist(), strict=True)):
             best, marks = slow_top(world, system, e, r, side, k, filtered)
             none = [-1] * (min(k, world.entities) - len(best))
@@ -70,7 +70,7 @@ def test_the_best_answers_equal_brute_force(
 
 def test_without_known_facts_nothing_is_left_out_or_marked() -> None:
     world = World(3, {"train": [(0, 0, 1)], "valid": [], "test": []}, np.zeros((1, 3, 3)), {}, [0.0], [False])
-    top = top_k(world.embedding, world.rules, System(), np.array([0]), np.array([0]), "tail", k=9)
+    top = top_k(world.neural, world.rules, Combination(), np.array([0]), np.array([0]), "tail", k=9)
     assert top.entities.tolist() == [[0, 1, 2]]
     assert not top.known.any()
 
@@ -78,7 +78,7 @@ def test_without_known_facts_nothing_is_left_out_or_marked() -> None:
 def test_no_query_has_no_answer() -> None:
     world = World(3, {"train": [(0, 0, 1)], "valid": [], "test": []}, np.zeros((1, 3, 3)), {}, [0.0], [False])
     nothing = np.empty(0, dtype=np.int64)
-    assert top_k(world.embedding, world.rules, System(), nothing, nothing, "tail", k=2).entities.shape == (0, 2)
+    assert top_k(world.neural, world.rules, Combination(), nothing, nothing, "tail", k=2).entities.shape == (0, 2)
 
 
 @given(st.data())

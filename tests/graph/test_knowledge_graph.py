@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plogicnet.errors import InputError
 from plogicnet.graph import CATEGORIES, KnowledgeGraph, Side, as_triples
 from plogicnet.graph.knowledge_graph import drop_duplicates
+from plogicnet.support.errors import InputError
 from reference import Triple, as_set, graphs, triples
 
 rows = st.lists(triples(3, 2), max_size=20)

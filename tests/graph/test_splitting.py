@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plogicnet.errors import InputError
 from plogicnet.graph import SPLITS, KnowledgeGraph, parse_shares, split_triples
+from plogicnet.support.errors import InputError
 from reference import as_set, graphs
 
 SHARES = (0.6, 0.2, 0.2)

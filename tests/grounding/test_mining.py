@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plogicnet import config
-from plogicnet.errors import InputError
 from plogicnet.graph import KnowledgeGraph, Vocabulary, as_triples, open_graph
 from plogicnet.grounding import Chain, Counting, Network, chain_of, chains_of, ground_network, mine, mine_constraints
 from plogicnet.rules import RuleTable
+from plogicnet.support.errors import InputError
 from reference import COUNTINGS, as_set, graphs, numbered_graph, possible_rules, support_and_hits
 
 ALL = config.MinPrecision(0, 0, 0, 0)

@@ -12,11 +12,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from plogicnet import config
-from plogicnet.errors import InputError
 from plogicnet.graph import KnowledgeGraph
 from plogicnet.grounding import Counting, Network
 from plogicnet.grounding.sql import clause_of, ground_sql
 from plogicnet.rules import Constant, Rule, parse_rule
+from plogicnet.support.errors import InputError
 from reference import COUNTINGS, Instance, Triple, as_set, graphs, numbered_graph, unpacked
 
 ENTITIES, RELATIONS = 4, 3

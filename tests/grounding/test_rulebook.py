@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plogicnet.config import Config
-from plogicnet.errors import InputError
 from plogicnet.graph import KnowledgeGraph
 from plogicnet.grounding import Counting, Mined, chain_of, find_rules, mine
 from plogicnet.rules import statements_of
+from plogicnet.support.errors import InputError
 from reference import COUNTINGS, as_set, graphs, support_and_hits
 
 ROWS = [

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plogicnet import config
-from plogicnet.errors import InputError
 from plogicnet.graph import RELATION, IntArray, KnowledgeGraph, TripleSet, open_graph
 from plogicnet.grounding import (
     Chain,
@@ -26,6 +25,7 @@ from plogicnet.grounding import (
 )
 from plogicnet.grounding.sql import Clause, clause_of, count_sql, ground_sql, ground_triple_sql, mine_sql
 from plogicnet.rules import Atom, Constant, Rule, Step, Variable, chain_rule, parse_rule
+from plogicnet.support.errors import InputError
 from reference import (
     COUNTINGS,
     as_set,

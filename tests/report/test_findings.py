@@ -23,7 +23,7 @@ from small import fitted
 @pytest.fixture(scope="module")
 def model() -> PLogicNet:
     """One that makes mistakes: a short training, by which alone it ranks."""
-    return fitted({"kge.steps": 20, "em.lambda": 0.0})
+    return fitted({"neural.steps": 20, "em.lambda": 0.0})
 
 
 @pytest.fixture(scope="module")
@@ -157,7 +157,7 @@ def test_examples_follow_from_facts(model: PLogicNet) -> None:
 def test_a_query_that_every_answer_is_known_to() -> None:
     rows = [(a, "knows", b) for a in ("anna", "ben") for b in ("anna", "ben")]
     graph = KnowledgeGraph.from_names(rows, valid=[("ben", "likes", "anna")], test=[("anna", "knows", "ben")])
-    model = fitted({"kge.steps": 1, "kge.batch": 1}, graph)
+    model = fitted({"neural.steps": 1, "neural.batch": 1}, graph)
     told = ranked(model, "test")
     asked = ask(model, told)
     assert [query.answers for query in asked] == [[], []]

@@ -24,7 +24,7 @@ from small import family_rows, fitted, small_graph
 
 SECTIONS = ["data", "ranking", "probabilities", "rules", "surprises", "mistakes", "settings", "timings"]
 NAMES = {
-    "embedding": "embedding alone",
+    "neural": "neural model alone",
     "rules": "rules alone",
     "plogicnet": "pLogicNet",
     "plogicnet*": "pLogicNet*",
@@ -38,7 +38,7 @@ def make(tmp_path_factory: pytest.TempPathFactory) -> Make:
 
     def train(values: dict[str, object] | None = None, graph: KnowledgeGraph | None = None) -> Path:
         run = tmp_path_factory.mktemp("runs") / "run"
-        fitted({"kge.steps": 60} | (values or {}), graph).save(run)
+        fitted({"neural.steps": 60} | (values or {}), graph).save(run)
         return run
 
     return train
@@ -127,7 +127,7 @@ def test_figures_are_those_of_the_metrics(run: Path, page: Element) -> None:
     for rows, key in ((by_category, "by_category"), (by_relation, "by_relation")):
         assert {row[0] for row in rows} == set(test["plogicnet*"][key])
         for row in rows:
-            assert row[3:] == [f"{test[s][key][row[0]]['mrr']:.3f}" for s in ("embedding", "rules", "plogicnet*")]
+            assert row[3:] == [f"{test[s][key][row[0]]['mrr']:.3f}" for s in ("neural", "rules", "plogicnet*")]
         assert sum(int(row[1]) for row in rows) == len(small_graph().test)
     quality = test["calibration"]
     assert page.section("probabilities").all("table")[0].rows() == [
@@ -164,7 +164,7 @@ def test_settings_that_differ_stand_first(run: Path, page: Element) -> None:
     config = Config().with_file(run / "config.yaml")
     rows = page.section("settings").all("table")[0].rows()
     assert [tuple(row) for row in rows] == list(changed_settings(config))
-    assert next(row[:3] for row in rows if row[0] == "kge.dim") == ["kge.dim", "8", "200"]
+    assert next(row[:3] for row in rows if row[0] == "neural.vectors.dim") == ["neural.vectors.dim", "8", "200"]
     assert page.section("settings").all("pre")[0].text == config.to_yaml(comments=True)
     assert list(changed_settings(Config())) == []
 
@@ -199,14 +199,14 @@ def test_labels_are_shown_and_names_kept_as_titles(make: Make) -> None:
 
 
 def test_without_embedding(make: Make) -> None:
-    page = assert_harmless(page_of(make({"em.embedding": False})))
+    page = assert_harmless(page_of(make({"em.neural": False})))
     assert [row[0] for row in page.section("ranking").all("table")[0].rows()] == ["rules alone", "pLogicNet*"]
     assert "vectors say yes" not in page.section("surprises").text
     assert page.section("surprises").all("article")
     assert "q" not in [e.text for e in page.all("dt")]
 
 
-@pytest.mark.parametrize(("system", "own"), [("blp", "BLP (rules alone)"), ("nne_aer", "NNE-AER (embedding alone)")])
+@pytest.mark.parametrize(("system", "own"), [("blp", "BLP (rules alone)"), ("nne_aer", "NNE-AER (neural model alone)")])
 def test_the_line_of_another_system_has_its_name(make: Make, system: str, own: str) -> None:
     page = assert_harmless(page_of(make({"system": system})))
     tables = page.section("ranking").all("table")
@@ -231,7 +231,7 @@ def test_without_rules(make: Make) -> None:
 
 
 def test_without_rules_and_vectors_nothing_is_claimed(make: Make) -> None:
-    page = assert_harmless(page_of(make({"em.embedding": False, "rules.min_support": 10**6})))
+    page = assert_harmless(page_of(make({"em.neural": False, "rules.min_support": 10**6})))
     assert "vectors alone" not in page.text
     assert "vectors and rules together" not in page.text
     for section in ("rules", "surprises"):
@@ -272,7 +272,7 @@ def test_without_a_test_split(make: Make) -> None:
 
 def test_with_nothing_held_out(make: Make) -> None:
     graph = KnowledgeGraph.from_names([("anna", "knows", "ben")], name="one")
-    page = assert_harmless(page_of(make({"kge.steps": 1, "kge.batch": 1}, graph)))
+    page = assert_harmless(page_of(make({"neural.steps": 1, "neural.batch": 1}, graph)))
     assert "nothing" in page.section("ranking").text
     assert "nothing" in page.section("mistakes").text
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from calling import Call, answer
-from plogicnet.reproduction.overview import ABSENT, OTHER_RULES, overview, same_rules_line
-from plogicnet.reproduction.page import Notes, beside, page
-from plogicnet.reproduction.results import read_results
-from plogicnet.reproduction.tables import Paper, Row, paper
+from reproduction.overview import ABSENT, OTHER_RULES, overview, same_rules_line
+from reproduction.page import Notes, beside, page
+from reproduction.results import read_results
+from reproduction.tables import Paper, Row, paper
 
 FIGURES = ("mr", "mrr", "hits_at_1", "hits_at_3", "hits_at_10")
 SYSTEMS = ["TransE", "DistMult", "HolE", "ComplEx", "ConvE", "BLP", "MLN", "RUGE", "NNE-AER", "pLogicNet", "pLogicNet*"]
@@ -59,7 +59,7 @@ def test_every_line_that_learns_from_rules_has_the_data_sets() -> None:
         assert line is not None, r.key
         assert line.ties == "realistic"
         if r.name in SYSTEMS[:5]:
-            assert (line.system, line.iteration) == ("embedding", 1)
+            assert (line.system, line.iteration) == ("neural", 1)
             continue
         theirs = paper().runs[f"{r.dataset}-transe"].config().rules
         for name in line.runs:
@@ -73,10 +73,10 @@ def test_every_line_that_learns_from_rules_has_the_data_sets() -> None:
 def test_what_was_reached_otherwise_does_not_slip_in() -> None:
     """Other rules, our own best settings, other thresholds: all of them run, none of them shown."""
     results = {name: result("plogicnet*", 0.99, 3) for name in ("fb15k-best", "fb15k-sum", "fb15k-everything")}
-    results |= {"fb15k-ruge": result("embedding", 0.99), "fb15k-mln-wide": result("rules", 0.99)}
+    results |= {"fb15k-ruge": result("neural", 0.99), "fb15k-mln-wide": result("rules", 0.99)}
     for system in ("pLogicNet*", "RUGE", "MLN"):
         assert cell(results, system, "fb15k")["state"] == "not run yet"
-    results["fb15k-ruge-same"] = result("embedding", 0.5)
+    results["fb15k-ruge-same"] = result("neural", 0.5)
     assert cell(results, "RUGE", "fb15k")["figures"]["mrr"] == 0.5
 
 

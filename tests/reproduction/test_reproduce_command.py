@@ -12,22 +12,22 @@ from calling import Call
 from plogicnet import PLogicNet
 from plogicnet.config import Config
 from plogicnet.graph import open_graph
-from plogicnet.reproduction.results import iterations_of
-from plogicnet.reproduction.tables import paper
-from plogicnet.reproduction.watching import watching
+from reproduction.results import iterations_of
+from reproduction.tables import paper
+from reproduction.watching import watching
 from small import write_small_graph
 from stopping import StoppedError, stop_at
 
 COMMITTED = Path(__file__).parents[2] / "docs" / "results" / "paper"
 QUICK = [
     *("--device", "cpu", "--threads", "1"),
-    *("--set", "kge.steps=20", "--set", "kge.dim=16", "--set", "kge.batch=64"),
-    *("--set", "kge.negatives=8", "--set", "kge.share_negatives=8"),
+    *("--set", "neural.steps=20", "--set", "neural.vectors.dim=16", "--set", "neural.batch=64"),
+    *("--set", "neural.vectors.negatives=8", "--set", "neural.vectors.share_negatives=8"),
 ]
 # most of the smoke run's time goes into scoring every hidden triple by convolution, and into the thousand small steps
 # of the paper's M-step: it tells as much with fewer coordinates, steps and rules
 QUICKER = [
-    *("--set", "kge.dim=6", "--set", "mln.gradient.iterations=50"),
+    *("--set", "neural.vectors.dim=6", "--set", "mln.gradient.iterations=50"),
     *("--set", "rules.min_precision={composition: 0.7, inverse: 0.4, symmetric: 0.4, subrelation: 0.4}"),
 ]
 
@@ -49,7 +49,7 @@ def rows(out: str) -> list[dict[str, Any]]:
 
 
 def test_every_system_runs_on_umls(call: Call) -> None:
-    """The smoke run: six embeddings inside pLogicNet, BLP, RUGE, NNE-AER, rules alone, each pattern alone."""
+    """The smoke run: six neural models inside pLogicNet, BLP, RUGE, NNE-AER, rules alone, each pattern alone."""
     if not (Path(os.environ.get("PLOGICNET_DATA", "no-data")) / "umls").is_dir():
         pytest.skip("PLOGICNET_DATA is not set to a directory that holds umls")
     # FB15k's rows have every system; em.rules puts rules beside those that have none
@@ -82,7 +82,7 @@ def test_a_result_has_what_it_should(call: Call, small: Path) -> None:
     assert result["table"] == ["10"]
     assert result["row"] == ["RotatE", "pLogicNet"]
     assert (result["dataset"], result["preset"], result["seeds"]) == (str(small), "paper/wn18-rotate", [0, 1])
-    assert result["settings"]["kge.steps"] == 20
+    assert result["settings"]["neural.steps"] == 20
     assert set(result["metrics"]["plogicnet*"]) == {"mr", "mrr", "hits_at_1", "hits_at_3", "hits_at_10"}
     each = [entry["iterations"][1]["metrics"]["plogicnet*"]["mrr"] for entry in result["by_seed"]]
     assert result["metrics"]["plogicnet*"]["mrr"] == pytest.approx(sum(each) / 2)
@@ -90,7 +90,7 @@ def test_a_result_has_what_it_should(call: Call, small: Path) -> None:
     assert [line["iteration"] for line in result["iterations"]] == [1, 2]
     own = json.loads((Path("runs/paper-on-small/wn18-rotate/seed-0") / "metrics.json").read_text())["test"]
     last = result["by_seed"][0]["iterations"][1]["metrics"]
-    for system in ("embedding", "rules", "plogicnet", "plogicnet*"):  # what watched the last iteration saw the outcome
+    for system in ("neural", "rules", "plogicnet", "plogicnet*"):  # what watched the last iteration saw the outcome
         assert last[system]["mrr"] == pytest.approx(own[system]["mrr"], abs=1e-6)
     # what is there is not trained again
     before = file.read_bytes()
@@ -113,7 +113,7 @@ def test_a_training_that_was_stopped_is_resumed(call: Call, small: Path) -> None
     assert code == 0, err
     again = json.loads((place / "results" / "fb15k-symmetric.json").read_text())
     assert again["iterations"] == whole["iterations"]
-    code, _, err = call(*words, "--set", "kge.dim=8", "--results", "elsewhere")
+    code, _, err = call(*words, "--set", "neural.vectors.dim=8", "--results", "elsewhere")
     assert (code, "a run with other settings is there" in err) == (2, True), err
 
 
@@ -212,10 +212,10 @@ def test_without_seeds_one_that_has_been_run_will_do(call: Call, small: Path) ->
 
 
 def test_where_there_are_no_results_it_says_where_they_are(call: Call) -> None:
-    code, _, err = call("reproduce", "9", "--set", "kge.steps=3")
+    code, _, err = call("reproduce", "9", "--set", "neural.steps=3")
     assert code == 0
     assert "docs/results/paper of the repository" in err
-    assert "`plogicnet reproduce 9 --set kge.steps=3 --run`" in err
+    assert "`plogicnet reproduce 9 --set neural.steps=3 --run`" in err
 
 
 @pytest.mark.parametrize("words", [("--run",), ("fig2",)])

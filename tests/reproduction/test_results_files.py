@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plogicnet.errors import InputError
-from plogicnet.reproduction.comparison import Found, far, find, needed, shown, state
-from plogicnet.reproduction.results import (
+from plogicnet.support.errors import InputError
+from reproduction.comparison import Found, far, find, needed, shown, state
+from reproduction.results import (
     add_entry,
     collected,
     dumps,
@@ -20,7 +20,7 @@ from plogicnet.reproduction.results import (
     read_results,
     result_of,
 )
-from plogicnet.reproduction.tables import Line, Row, paper
+from reproduction.tables import Line, Row, paper
 
 COMMITTED = Path(__file__).parents[2] / "docs" / "results" / "paper"
 FIGURES = ("mr", "mrr", "hits_at_1", "hits_at_3", "hits_at_10")
@@ -41,7 +41,7 @@ def entry(seed: int, values: list[float]) -> dict[str, Any]:
                 "hidden": 100,
                 "precision": None,
                 "lambda": 0.5,
-                "metrics": {"embedding": dict.fromkeys(FIGURES, value)},
+                "metrics": {"neural": dict.fromkeys(FIGURES, value)},
             }
             for i, value in enumerate(values, start=1)
         ],
@@ -53,9 +53,9 @@ def test_means_and_spreads_are_numpys(values: list[list[float]]) -> None:
     entries = [entry(seed, each) for seed, each in enumerate(values)]
     for i, line in enumerate(iterations_over(entries)):
         column = np.array(values)[:, i]
-        assert line["metrics"]["embedding"]["mrr"] == pytest.approx(column.mean())
-        assert line["sd"]["embedding"]["mrr"] == pytest.approx(column.std(ddof=1) if len(column) > 1 else 0.0, abs=1e-9)
-        assert (line["seeds"], line["accepted"]) == ({"embedding": len(values)}, 10 * (i + 1))
+        assert line["metrics"]["neural"]["mrr"] == pytest.approx(column.mean())
+        assert line["sd"]["neural"]["mrr"] == pytest.approx(column.std(ddof=1) if len(column) > 1 else 0.0, abs=1e-9)
+        assert (line["seeds"], line["accepted"]) == ({"neural": len(values)}, 10 * (i + 1))
 
 
 def test_seeds_are_merged_in_any_order_and_replaced(tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_seeds_are_merged_in_any_order_and_replaced(tmp_path: Path) -> None:
     result = read_results(tmp_path)["wn18rr-transe"]
     assert result["seeds"] == [0, 1]
     assert result["iteration"] == 2
-    assert result["metrics"]["embedding"]["mrr"] == pytest.approx(0.3)
+    assert result["metrics"]["neural"]["mrr"] == pytest.approx(0.3)
     assert result["command"] == "plogicnet reproduce --run --only wn18rr-transe --seeds 0,1"
     assert result == json.loads(json.dumps(result_of(RUN, result["by_seed"], paper())))
 
@@ -77,8 +77,8 @@ def test_files_of_further_seeds_are_merged(tmp_path: Path) -> None:
     assert (run, [e["seed"] for e in entries]) == (RUN, [1])
     for each in entries:
         add_entry(here, run, each, paper())
-    assert read_results(here)["wn18rr-transe"]["metrics"]["embedding"]["mrr"] == pytest.approx(0.3)
-    other = json.loads(file.read_text()) | {"settings": {"kge.dim": 7}}
+    assert read_results(here)["wn18rr-transe"]["metrics"]["neural"]["mrr"] == pytest.approx(0.3)
+    other = json.loads(file.read_text()) | {"settings": {"neural.vectors.dim": 7}}
     file.write_text(json.dumps(other))
     with pytest.raises(InputError, match="no row of the paper's tables has these settings"):
         collected(file, paper())
@@ -93,7 +93,9 @@ def test_a_result_goes_by_its_settings_not_by_its_name(tmp_path: Path) -> None:
 
 
 def test_of_runs_with_equal_settings_the_named_one_is_taken(tmp_path: Path) -> None:
-    small = paper().altered("umls", {"kge.dim": 8, "kge.batch": 16, "kge.negatives": 4, "em.iterations": 1})
+    small = paper().altered(
+        "umls", {"neural.vectors.dim": 8, "neural.batch": 16, "neural.vectors.negatives": 4, "em.iterations": 1}
+    )
     for name in ("fb15k-everything", "fb15k-released"):
         file = add_entry(tmp_path, small.runs[name], entry(0, [0.1]), small)
         assert collected(file, small)[0].name == name
@@ -126,14 +128,14 @@ def test_a_system_counts_over_the_seeds_that_have_it() -> None:
     more = entry(1, [0.4])
     more["iterations"][0]["metrics"]["rules"] = {"mrr": 0.5}
     (line,) = iterations_over([entry(0, [0.2]), more])
-    assert line["seeds"] == {"embedding": 2, "rules": 1}
+    assert line["seeds"] == {"neural": 2, "rules": 1}
     assert line["metrics"]["rules"] == {"mrr": 0.5}
 
 
 def test_seeds_that_reached_further_than_others_count_where_they_reached() -> None:
     lines = iterations_over([entry(0, [0.2]), entry(1, [0.4, 0.5])])
-    assert [line["seeds"]["embedding"] for line in lines] == [2, 1]
-    assert lines[1]["metrics"]["embedding"]["mrr"] == 0.5
+    assert [line["seeds"]["neural"] for line in lines] == [2, 1]
+    assert lines[1]["metrics"]["neural"]["mrr"] == 0.5
 
 
 def test_a_seed_is_whole_when_every_iteration_was_ranked() -> None:
@@ -169,7 +171,7 @@ def test_committed_results_are_derived_from_their_seeds(name: str) -> None:
 
 
 def test_a_line_is_found_in_the_first_run_that_has_it() -> None:
-    line = Line(("a", "b"), "embedding", 1, "realistic", True)
+    line = Line(("a", "b"), "neural", 1, "realistic", True)
     results = {"b": {"by_seed": [entry(0, [0.5])]}}
     assert find(line, results) == Found("b", 1, dict.fromkeys(FIGURES, 0.5), dict.fromkeys(FIGURES, 0.0))
     results["a"] = {"by_seed": [entry(0, [0.25]), entry(1, [0.75])]}

@@ -5,9 +5,9 @@ from importlib import resources
 import pytest
 
 from plogicnet.config import Config
-from plogicnet.errors import InputError
-from plogicnet.graph.datasets import DATA_SETS
-from plogicnet.reproduction.tables import Row, paper
+from plogicnet.graph.datasets.registry import DATA_SETS
+from plogicnet.support.errors import InputError
+from reproduction.tables import Row, paper
 
 ROWS = list(paper().rows())
 
@@ -72,9 +72,9 @@ def test_every_line_asks_for_an_iteration_that_its_runs_have() -> None:
         for line in r.lines:
             for name in line.runs:
                 config = paper().runs[name].config()
-                both = config.em.rules and config.em.embedding
+                both = config.em.rules and config.em.neural
                 assert line.iteration <= (config.em.iterations if both else 1), (r.key, name)
-                assert config.em.embedding or str(line.system).startswith("rules")
+                assert config.em.neural or str(line.system).startswith("rules")
 
 
 def test_no_two_runs_are_the_same() -> None:

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from plogicnet.errors import InputError
-from plogicnet.reproduction.page import Notes, convergence, draw, page, read_notes, undiscussed, write_page
-from plogicnet.reproduction.results import read_results
-from plogicnet.reproduction.tables import paper
+from plogicnet.support.errors import InputError
+from reproduction.page import Notes, convergence, draw, page, read_notes, undiscussed, write_page
+from reproduction.results import read_results
+from reproduction.tables import paper
 
 DOCS = Path(__file__).parents[2] / "docs"
 FIGURES = ("mr", "mrr", "hits_at_1", "hits_at_3", "hits_at_10")

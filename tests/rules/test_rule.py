@@ -4,7 +4,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plogicnet.errors import InputError
 from plogicnet.rules.rule import (
     PATTERNS,
     Atom,
@@ -15,6 +14,7 @@ from plogicnet.rules.rule import (
     chain_rule,
     irreflexive,
 )
+from plogicnet.support.errors import InputError
 
 X, Y, Z = map(Variable, "XYZ")
 steps = st.lists(st.builds(Step, st.sampled_from(["a", "b", "c"]), st.booleans()), min_size=1, max_size=12)

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from plogicnet.errors import InputError
 from plogicnet.rules.rule import (
     PATTERNS,
     Atom,
@@ -19,6 +18,7 @@ from plogicnet.rules.rule import (
     irreflexive,
 )
 from plogicnet.rules.syntax import Statement, parse_rule, parse_rules
+from plogicnet.support.errors import InputError
 
 # Lone surrogates too, and often what the syntax itself is made of.
 characters = st.characters(exclude_categories=()) | st.sampled_from('(),&=>"#:\\\n\r\t\u2028 notXx1')

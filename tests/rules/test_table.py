@@ -7,9 +7,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from plogicnet.errors import InputError
 from plogicnet.rules import Rule, RuleTable, Step, chain_rule, irreflexive, parse_rule
 from plogicnet.rules.table import is_table
+from plogicnet.support.errors import InputError
 
 names = st.one_of(
     st.sampled_from(["r", "born in", "/people/person", 'a"b\\', "not", "tab\there", "\n", "É", "北京"]), st.text()

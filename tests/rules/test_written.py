@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from plogicnet.errors import InputError
 from plogicnet.graph import KnowledgeGraph
 from plogicnet.rules import RuleTable, Statement, parse_rule, read_statements, statements_of
+from plogicnet.support.errors import InputError
 
 GRAPH = KnowledgeGraph.from_names(
     [("anna", "wife", "ben"), ("ben", "husband", "anna"), ("anna", "mother", "Carl Berg"), ("ben", "father", "dora")]

@@ -226,7 +226,7 @@ def test_examples_of_a_rule_that_is_no_chain_are_bounded(monkeypatch: pytest.Mon
 
     pytest.importorskip("duckdb")
     rules = "parent(X, Y) & parent(X, Z) & sibling(Y, Z) => sibling(Z, Y)"
-    settings = Config().with_values(SMALL | {"rules.mine": False, "em.embedding": False, "em.iterations": 1})
+    settings = Config().with_values(SMALL | {"rules.mine": False, "em.neural": False, "em.iterations": 1})
     asked = Answerer(PLogicNet(settings).fit(small_graph(), rules=rules))
     assert asked.rule(0)["examples"]
     monkeypatch.setattr(network, "GROUNDING_BYTES", 1 << 30)  # so that a hundred are too many

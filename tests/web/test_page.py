@@ -350,7 +350,7 @@ def test_escape_stays_on_this_site(page: "Page", address: str) -> None:
 def test_means_held_out_facts_similar_entities_and_unknown_ones_are_told(browser: "Browser") -> None:
     rows = family_rows()
     graph = KnowledgeGraph.from_names(rows[:86], [*rows[86:102], ("stranger", "sibling", "a0")], rows[102:])
-    model = fitted({"kge.steps": 60, "mln.aggregate": "mean"}, graph)
+    model = fitted({"neural.steps": 60, "mln.aggregate": "mean"}, graph)
     with in_process(model, Limits()) as port:
         address = f"http://127.0.0.1:{port}"
         context = browser.new_context()
@@ -389,7 +389,7 @@ def test_names_of_a_drawing_are_within_it(browser: "Browser") -> None:
     )
     steps = [(f, "step", t) for mid in ("c", "d") for f, t in (("a", mid), (mid, "b"))]
     graph = KnowledgeGraph.from_names([*(("a", way, "b") for way in ways), *steps, ("c", "goal", "d")], steps[:1])
-    model = PLogicNet(Config().with_values(SMALL | {"rules.mine": False, "em.embedding": False}))
+    model = PLogicNet(Config().with_values(SMALL | {"rules.mine": False, "em.neural": False}))
     with in_process(model.fit(graph, rules=rules), Limits()) as port:
         page = browser.new_page(viewport={"width": 375, "height": 740})
         open_view(page, f"http://127.0.0.1:{port}", "fact", h="a", r="goal", t="b")

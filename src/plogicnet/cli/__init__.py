@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import threading
+from importlib import import_module
 
 ADVICE = {
     errno.ENOSPC: "free some space, or name a place on another disk",
@@ -28,10 +29,15 @@ def main() -> None:
     Example:
         >>> main()  # doctest: +SKIP
     """
+    run_program("plogicnet.cli.app:app", "plogicnet")
+
+
+def run_program(app: str, name: str) -> None:
+    """Runs a typer application, given as "module:attribute", with the program's exit codes and messages."""
     logging.raiseExceptions = False  # a log that cannot be written holds up nothing
     before, sys.unraisablehook = sys.unraisablehook, _interrupt_again
     try:
-        code = _exit_code()
+        code = _exit_code(app, name)
     except KeyboardInterrupt:  # while the program was still being loaded
         code = _interrupted()
     finally:
@@ -39,16 +45,17 @@ def main() -> None:
     sys.exit(code)
 
 
-def _exit_code() -> int:
+def _exit_code(app: str, name: str) -> int:
     import typer
 
-    from plogicnet.cli.app import app
-    from plogicnet.errors import InputError
+    from plogicnet.support.errors import InputError
 
     # click's ClickException, by way of a subclass: newer versions of typer carry their own copy of click
     usage_error: type[Exception] = typer.BadParameter.__mro__[2]
     try:
-        result = typer.main.get_command(app).main(prog_name="plogicnet", standalone_mode=False)
+        module, _, attribute = app.partition(":")
+        loaded = getattr(import_module(module), attribute)
+        result = typer.main.get_command(loaded).main(prog_name=name, standalone_mode=False)
         sys.stdout.flush()
         code = result if isinstance(result, int) else 0
     except usage_error as error:
@@ -86,7 +93,7 @@ def _refused(error: OSError) -> str:
     """What the operating system refused, where, and what to do."""
     if error.errno is None:
         return str(error)
-    from plogicnet.errors import InputError
+    from plogicnet.support.errors import InputError
 
     where = error.filename if error.filename is not None else "a file or the output"
     advice = ADVICE.get(error.errno)

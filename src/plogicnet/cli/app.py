@@ -13,7 +13,6 @@ from plogicnet.cli.explain import explain
 from plogicnet.cli.mine import mine
 from plogicnet.cli.predict import export, predict
 from plogicnet.cli.report import report
-from plogicnet.cli.reproduce import reproduce
 from plogicnet.cli.serve import serve
 from plogicnet.cli.settings import (
     DEMO_PRESET,
@@ -30,8 +29,8 @@ from plogicnet.cli.settings import (
     print_json,
 )
 from plogicnet.cli.train import load_run, new_run, refit, resume, train
-from plogicnet.errors import many
-from plogicnet.memory import limit_memory
+from plogicnet.support.errors import many
+from plogicnet.support.memory import limit_memory
 
 app = typer.Typer(
     help="Which facts is a knowledge graph missing, how probable is each, and why.",
@@ -42,7 +41,7 @@ app = typer.Typer(
 app.add_typer(data, name="data")
 app.command()(doctor)
 app.command()(mine)
-for command in (train, resume, refit, predict, explain, export, serve, report, reproduce):
+for command in (train, resume, refit, predict, explain, export, serve, report):
     app.command()(command)
 
 
@@ -113,7 +112,7 @@ def evaluate(
 ) -> None:
     """Filtered ranking of held-out triples: each half alone, pLogicNet and pLogicNet*."""
     limit_memory(memory_limit)
-    from plogicnet.progress import for_stderr
+    from plogicnet.support.progress import for_stderr
 
     model = load_run(run, device, threads)
     graph = model.fitted.graph
@@ -127,7 +126,7 @@ def evaluate(
     screen = console()
     title = f"{split} ({many(len(graph.split(split)), 'triple')}, filtered)"
     note = TEST_COMPETES if split == "valid" and len(graph.test) else ""
-    screen.print(metrics_table(title, result, model.config.system, note))
+    screen.print(metrics_table(title, result, model.titles, note))
     quality: Any = result["calibration"]
     screen.print(
         f"λ = {result['lambda']:g}; probabilities: Brier score {quality['brier']:.4f},"
@@ -142,7 +141,7 @@ def show_rules(
     as_json: Json = False,
 ) -> None:
     """The learned rules, by weight, in the rule syntax."""
-    from plogicnet.run import read_rules
+    from plogicnet.runs.directory import read_rules
 
     rows = read_rules(run).rows()[:top]
     if as_json:

@@ -16,7 +16,7 @@ from plogicnet.cli.settings import (
     open_source,
     print_json,
 )
-from plogicnet.errors import InputError
+from plogicnet.support.errors import InputError
 
 data = typer.Typer(help="Benchmark data sets, and statistics of any graph.", no_args_is_help=True)
 DATA_SET_KEYS = ("entities", "relations", "train", "valid", "test")
@@ -25,7 +25,7 @@ DATA_SET_KEYS = ("entities", "relations", "train", "valid", "test")
 @data.command("list")
 def data_list(as_json: Json = False) -> None:
     """The data sets that are known, and where those on this machine lie."""
-    from plogicnet.graph.datasets import DATA_SETS, available, locate
+    from plogicnet.graph.datasets.registry import DATA_SETS, available, locate
 
     rows = [
         {
@@ -51,10 +51,10 @@ def data_get(
     name: Annotated[str, typer.Argument(help="A data set's name, as FB15k-237.")], as_json: Json = False
 ) -> None:
     """Fetch a benchmark data set, checked by its sha256, and go on where a broken download stopped."""
-    from plogicnet.errors import nearest
-    from plogicnet.graph.datasets import DATA_SETS, cache_directory, canonical, locate
-    from plogicnet.graph.download import fetch
-    from plogicnet.progress import for_stderr
+    from plogicnet.graph.datasets.download import fetch
+    from plogicnet.graph.datasets.registry import DATA_SETS, cache_directory, canonical, locate
+    from plogicnet.support.errors import nearest
+    from plogicnet.support.progress import for_stderr
 
     known = canonical(name)
     if known is None:
@@ -117,8 +117,8 @@ def doctor(
     as_json: Json = False,
 ) -> None:
     """What a careful person would check in a graph before training on it, or in a run before believing it."""
-    from plogicnet.graph.doctor import examine
-    from plogicnet.run import is_run
+    from plogicnet.diagnostics.graphs import examine
+    from plogicnet.runs.directory import is_run
 
     if is_run(Path(target)):
         checkup = _examined(Path(target), device, threads)
@@ -133,10 +133,10 @@ def doctor(
 
 
 def _examined(run: Path, device: str | None, threads: int | None) -> dict[str, object]:
-    from plogicnet.checkup import examine_run
     from plogicnet.cli.train import load_run
-    from plogicnet.run_files import read_vectors
-    from plogicnet.seals import damage_said
+    from plogicnet.diagnostics.runs import examine_run
+    from plogicnet.runs.files import read_vectors
+    from plogicnet.runs.integrity import damage_said
 
     model = load_run(run, device, threads)
     with damage_said(run):

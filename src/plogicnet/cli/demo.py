@@ -17,8 +17,8 @@ from plogicnet.cli.show import (
 )
 from plogicnet.config import Config
 from plogicnet.graph import TripleSet, demo_family
-from plogicnet.model import PLogicNet
-from plogicnet.progress import for_stderr
+from plogicnet.model import Hooks, PLogicNet
+from plogicnet.support.progress import for_stderr
 
 FACTS = 10
 RULES = 10
@@ -39,7 +39,7 @@ def tell(settings: Config, out: Path | None, quiet: bool) -> dict[str, object]:
         f"A family of {len(graph.entities)} people: {len(graph.train):,} known facts of"
         f" {len(graph.relations)} relations, a few of them wrong; {held_out:,} true facts held out."
     )
-    model = PLogicNet(settings).fit(graph, for_stderr())
+    model = PLogicNet(settings).fit(graph, hooks=Hooks(for_stderr()))
     fitted = model.fitted
     network = fitted.outcome.rule_model.groundings
     rules = model.rules.rows()
@@ -51,11 +51,9 @@ def tell(settings: Config, out: Path | None, quiet: bool) -> dict[str, object]:
         "groundings": len(network.rule),
     }
     screen.print(mined_text(mined))
-    screen.print(history_table(model.history, settings.system, TEST_COMPETES))
+    screen.print(history_table(model.history, model.titles, TEST_COMPETES))
     test: Any = model.metrics["test"]
-    screen.print(
-        metrics_table(f"test: {len(graph.test):,} held-out facts, both sides, filtered", test, settings.system)
-    )
+    screen.print(metrics_table(f"test: {len(graph.test):,} held-out facts, both sides, filtered", test, model.titles))
     screen.print(rules_table(f"the {RULES} strongest rules", rules[:RULES]))
     facts = _missing(model)
     screen.print(
@@ -74,7 +72,7 @@ def tell(settings: Config, out: Path | None, quiet: bool) -> dict[str, object]:
     screen.print(f"done in {time.perf_counter() - started:.0f} s")
     return {
         "mined": mined,
-        "history": list(model.history),
+        "history": [line.to_json() for line in model.history],
         "test": test,
         "rules": rules[:RULES],
         "missing": facts,

@@ -7,7 +7,7 @@ import typer
 
 from plogicnet.cli.settings import Device, FactsFile, Json, MemoryLimit, Run, Threads, print_json
 from plogicnet.cli.train import load_run
-from plogicnet.memory import limit_memory
+from plogicnet.support.memory import limit_memory
 
 PREMISES = 3
 """Of so many groundings of a rule are the premises shown to people, unless told."""

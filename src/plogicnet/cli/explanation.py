@@ -8,8 +8,8 @@ from rich.markup import escape
 from rich.tree import Tree
 
 from plogicnet.cli.show import NO_LABELS, fact
-from plogicnet.errors import many
 from plogicnet.rules import Atom, Constant, Variable, parse_rule
+from plogicnet.support.errors import many
 
 RULES = 5
 """So many rules are shown, the strongest."""

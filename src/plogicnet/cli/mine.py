@@ -26,8 +26,8 @@ from plogicnet.cli.settings import (
     print_json,
     require_folder,
 )
-from plogicnet.errors import many
-from plogicnet.memory import limit_memory
+from plogicnet.support.errors import many
+from plogicnet.support.memory import limit_memory
 
 if TYPE_CHECKING:
     from plogicnet.config import Config
@@ -62,8 +62,8 @@ def mine(
     """Mine rules, and count what they conclude."""
     limit_memory(memory_limit)
     from plogicnet.grounding import Network, find_rules
-    from plogicnet.progress import Clock, for_stderr
     from plogicnet.rules import read_statements
+    from plogicnet.support.progress import Clock, for_stderr
 
     require_folder(out)
     together = precision_assignments(min_precision) + (assignments or [])

@@ -19,12 +19,12 @@ from plogicnet.cli.settings import (
     require_folder,
 )
 from plogicnet.cli.train import load_run
-from plogicnet.errors import InputError, many
-from plogicnet.memory import limit_memory
+from plogicnet.support.errors import InputError, many
+from plogicnet.support.memory import limit_memory
 
 if TYPE_CHECKING:
-    from plogicnet.fitted import Judged
     from plogicnet.graph import IntArray, KnowledgeGraph
+    from plogicnet.inference.fitted import Judged
     from plogicnet.model import PLogicNet
 
     Found = tuple[IntArray | None, Judged]
@@ -71,9 +71,9 @@ def predict(
     """The most probable answers to queries with one part left open; or judge triples; or complete the graph."""
     limit_memory(memory_limit)
     from plogicnet.graph import read_queries
-    from plogicnet.output import kind_of, table_of
-    from plogicnet.prediction import query_of
-    from plogicnet.progress import for_stderr, silent
+    from plogicnet.inference.output import kind_of, table_of
+    from plogicnet.inference.prediction import query_of
+    from plogicnet.support.progress import for_stderr, silent
 
     named = (head, relation, tail)
     given = 3 - named.count(None)
@@ -120,8 +120,8 @@ def _written(
     found: "Iterator[Found]", model: "PLogicNet", out: Path, kind: str | None, several: bool
 ) -> "tuple[int, Judged]":
     """Writes what is found to a file as it comes; gives how much that was, and the best of it."""
-    from plogicnet.output import COLUMNS, QUERY, table_of, writing
-    from plogicnet.prediction import most_probable
+    from plogicnet.inference.output import COLUMNS, QUERY, table_of, writing
+    from plogicnet.inference.prediction import most_probable
 
     f = model.fitted
     count, best = 0, f.nothing()
@@ -143,8 +143,8 @@ def _completed(
     model: "PLogicNet", least: float, all_pairs: bool, top: int | None, to_screen: bool
 ) -> "Iterator[Found]":
     """The missing facts: piece by piece, or only the best of them; what it costs is said first."""
-    from plogicnet.prediction import complete, ends, seconds_to_score
-    from plogicnet.progress import for_stderr
+    from plogicnet.inference.prediction import complete, ends, seconds_to_score
+    from plogicnet.support.progress import for_stderr
 
     f = model.fitted
     size, seconds = sum(place.size for place in ends(f, all_pairs)), max(1.0, seconds_to_score(f, all_pairs))
@@ -164,8 +164,8 @@ def _completed(
 def _judged(model: "PLogicNet", file: Path, top: int | None) -> "Iterator[Found]":
     """The triples of a file, in their order; or the most probable of them."""
     from plogicnet.graph import read_triples
-    from plogicnet.prediction import most_probable
-    from plogicnet.progress import for_stderr
+    from plogicnet.inference.prediction import most_probable
+    from plogicnet.support.progress import for_stderr
 
     f = model.fitted
     triples, best = read_triples(file, f.graph), f.nothing()
@@ -225,13 +225,13 @@ def export(
 ) -> None:
     """Write vectors, rules and the completed graph as files for other programs."""
     limit_memory(memory_limit)
-    from plogicnet.export import Choice
-    from plogicnet.export import export as write
-    from plogicnet.progress import for_stderr
+    from plogicnet.inference.export import Choice
+    from plogicnet.inference.export import export as write
+    from plogicnet.support.progress import for_stderr
 
     choice = Choice(tuple(part.strip() for part in parts.split(",")), min_probability, all_pairs, kind, fixed)
     model = load_run(run, device, threads)
-    written = write(model.fitted, run / "embeddings.safetensors", out, choice, for_stderr())
+    written = write(model.fitted, run / "neural.safetensors", out, choice, for_stderr())
     if as_json:
         print_json({"out": str(out), "files": sorted(p.name for p in out.iterdir())} | written)
         return

@@ -6,8 +6,8 @@ from typing import Annotated
 import typer
 
 from plogicnet.cli.settings import Device, Json, MemoryLimit, Run, Threads, print_json, require_folder, require_reading
-from plogicnet.errors import InputError
-from plogicnet.memory import limit_memory
+from plogicnet.support.errors import InputError
+from plogicnet.support.memory import limit_memory
 
 
 def report(
@@ -22,8 +22,8 @@ def report(
 ) -> None:
     """One HTML file about a run: figures, rules, surprising predictions and mistakes, each explained."""
     limit_memory(memory_limit)
-    from plogicnet.progress import for_stderr
     from plogicnet.report import write_report
+    from plogicnet.support.progress import for_stderr
 
     require_folder(out)
     if out is not None and out.is_dir():

@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from plogicnet.cli.settings import Device, MemoryLimit, Run, Threads
-from plogicnet.errors import InputError
-from plogicnet.memory import limit_memory
+from plogicnet.support.errors import InputError
+from plogicnet.support.memory import limit_memory
 
 HOST = re.compile(r"[\w.:\[\]-]+")
 TOKEN = re.compile(r"[A-Za-z0-9._~-]{16,200}")

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from plogicnet.config import Config
-from plogicnet.errors import InputError
-from plogicnet.memory import NO_LIMIT, left_bytes, require_bytes
+from plogicnet.support.errors import InputError
+from plogicnet.support.memory import NO_LIMIT, left_bytes, require_bytes
 
 if TYPE_CHECKING:
     from plogicnet.graph import KnowledgeGraph
@@ -25,7 +25,7 @@ READ = {"": 5, ".gz": 25, ".parquet": 25, ".pq": 25, ".safetensors": 2}
 """How many times its size a file takes while it is read, by its ending; what is packed, most."""
 STEMS = {
     *("train", "valid", "dev", "val", "validation", "test", "entities", "relations", "labels"),
-    *("graph", "rules", "hidden", "history", "metrics", "embeddings"),
+    *("graph", "rules", "hidden", "history", "metrics", "neural"),
 }
 RulesFile = Annotated[Path | None, typer.Option("--rules", help="A file of rules; rules.mine=false uses them alone.")]
 FactsFile = Annotated[
@@ -35,7 +35,7 @@ FactsFile = Annotated[
 Preset = Annotated[str | None, typer.Option("--preset", help="Settings that come with the program, as best/family.")]
 ConfigFile = Annotated[Path | None, typer.Option("--config", help="A YAML file with settings.")]
 Assignments = Annotated[
-    list[str] | None, typer.Option("--set", help="One setting, as kge.dim=100; any number of times.")
+    list[str] | None, typer.Option("--set", help="One setting, as neural.vectors.dim=100; any number of times.")
 ]
 Seed = Annotated[int | None, typer.Option("--seed", help="One seed for everything random.")]
 Device = Annotated[str | None, typer.Option("--device", help="auto, cpu or cuda.")]
@@ -65,7 +65,7 @@ def make_config(
     """Preset, then file, then --set, then the options of their own: later wins over earlier.
 
     Example:
-        >>> make_config("best/family", None, ["kge.dim=32"], seed=3).kge.dim
+        >>> make_config("best/family", None, ["neural.steps=32"], seed=3).neural.steps
         32
     """
     config = start or Config()
@@ -101,8 +101,8 @@ def open_source(graph: str | None, settings: "Config", columns: str, split: str 
         >>> open_source(None, make_config(None, None, None), "hrt", None).name  # doctest: +SKIP
     """
     from plogicnet.graph import demo_family, open_graph, parse_shares
-    from plogicnet.graph.datasets import locate
-    from plogicnet.progress import for_stderr
+    from plogicnet.graph.datasets.registry import locate
+    from plogicnet.support.progress import for_stderr
 
     if graph is None:
         print("no GRAPH is given, so this is the built-in demo family", file=sys.stderr)

@@ -2,14 +2,16 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from plogicnet.errors import many
-from plogicnet.titles import titles_of
+from plogicnet.support.errors import many
+
+if TYPE_CHECKING:
+    from plogicnet.training.state import Iteration
 
 NO_LABELS: Mapping[str, str] = {}
 TEST_COMPETES = "On valid, facts of test compete (train and valid alone are left out): MRR may be far below test's."
@@ -42,58 +44,58 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) 
     return result
 
 
-def metrics_table(title: str, result: Mapping[str, Any], system: str, note: str = "") -> Table:
+def metrics_table(title: str, result: Mapping[str, Any], titles: Mapping[str, str], note: str = "") -> Table:
     """The figures of a run of a system side by side, with a note below.
 
     Example:
         >>> figures = dict.fromkeys(("mr", "mrr", "hits_at_1", "hits_at_3", "hits_at_10"), 1.0)
-        >>> metrics_table("test", {"plogicnet": figures}, "plogicnet").row_count
+        >>> metrics_table("test", {"plogicnet": figures}, {"plogicnet": "pLogicNet"}).row_count
         1
     """
     keys = ("mrr", "hits_at_1", "hits_at_3", "hits_at_10")
     rows = [
         [named, *(f"{result[key][k]:.3f}" for k in keys), f"{result[key]['mr']:.1f}"]
-        for key, named in titles_of(system).items()
+        for key, named in titles.items()
         if key in result
     ]
     return _noted(table(title, ["system", "MRR", "Hits@1", "Hits@3", "Hits@10", "MR"], rows), note)
 
 
-def seeds_table(title: str, figures: Mapping[str, Any], system: str) -> Table:
+def seeds_table(title: str, figures: Mapping[str, Any], titles: Mapping[str, str]) -> Table:
     """The figures of a system's runs over several seeds.
 
     Example:
-        >>> seeds_table("test", {}, "plogicnet").row_count
+        >>> seeds_table("test", {}, {}).row_count
         0
     """
     keys = ("mrr", "hits_at_1", "hits_at_3", "hits_at_10")
     rows = [
         [named, *(f"{figures[key][k]['mean']:.3f} ± {figures[key][k]['sd']:.3f}" for k in keys)]
-        for key, named in titles_of(system).items()
+        for key, named in titles.items()
         if key in figures
     ]
     return table(title, ["system", "MRR", "Hits@1", "Hits@3", "Hits@10"], rows)
 
 
-def history_table(history: Sequence[Mapping[str, Any]], system: str, note: str = "") -> Table:
+def history_table(history: "Sequence[Iteration]", titles: Mapping[str, str], note: str = "") -> Table:
     """One row per EM iteration, with a note below.
 
     Example:
-        >>> history_table([], "plogicnet").row_count
+        >>> history_table([], {}).row_count
         0
     """
-    titles, rows = titles_of(system), []
+    rows = []
     for line in history:
-        precision = line["accepted_precision"]
-        shown = [f"{line['valid'][name]['mrr']:.3f}" if name in line["valid"] else "–" for name in titles]
+        precision = line.accepted_precision
+        shown = [f"{line.valid[name]['mrr']:.3f}" if name in line.valid else "–" for name in titles]
         rows.append(
             [
-                line["iteration"],
-                line["hidden"],
-                line["accepted"],
+                line.iteration,
+                line.hidden,
+                line.accepted,
                 "–" if precision is None else f"{precision:.1%}",
                 *shown,
-                f"{line['lambda']:g}",
+                f"{line.lambda_:g}",
             ]
         )
     columns = [

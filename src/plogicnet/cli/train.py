@@ -3,7 +3,6 @@
 import logging
 import signal
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -33,17 +32,16 @@ from plogicnet.cli.settings import (
     print_json,
     require_reading,
 )
-from plogicnet.errors import InputError, many
-from plogicnet.memory import limit_memory
+from plogicnet.support.errors import InputError, many
+from plogicnet.support.memory import limit_memory
 
 if TYPE_CHECKING:
     from plogicnet.config import Config
-    from plogicnet.em import Watch
     from plogicnet.graph import KnowledgeGraph
     from plogicnet.model import PLogicNet
+    from plogicnet.training.hooks import Hooks
+    from plogicnet.training.state import Iteration
 
-TRIAL = 5
-TRIAL_SECONDS = 0.1
 MANY_PASSES = 500
 Seeds = Annotated[str | None, typer.Option("--seeds", help="Several seeds, as 0,1,2: a run each, and their mean.")]
 
@@ -104,8 +102,7 @@ def trained(
     settings: "Config",
     graph: "KnowledgeGraph",
     rules: Path | None = None,
-    watch: "Watch" = lambda *_: {},
-    shared: Path | None = None,
+    hooks: "Hooks | None" = None,
     again: str | None = None,
 ) -> "PLogicNet":
     """The run of a directory: opened if it is complete, gone on with if it was begun, trained else.
@@ -116,17 +113,17 @@ def trained(
         >>> trained(Path("runs/family"), config, graph)  # doctest: +SKIP
     """
     from plogicnet.model import PLogicNet
-    from plogicnet.progress import for_stderr
-    from plogicnet.run import is_complete
+    from plogicnet.runs.directory import is_complete
 
     if is_complete(folder):
         return PLogicNet.load(folder)
+    hooks = hooks or terminal_hooks()
     if (folder / "run.json").exists():
         with _open_run(folder), _resumable(folder, again):
             where = {"device": settings.device, "threads": settings.threads}
-            return PLogicNet.resume(folder, where, for_stderr(), _announce, watch, shared)
+            return PLogicNet.resume(folder, where, hooks)
     with new_run(folder), _resumable(folder, again):
-        return PLogicNet(settings).fit(graph, for_stderr(), rules, folder, _announce, watch, shared)
+        return PLogicNet(settings).fit(graph, rules, folder, hooks)
 
 
 def resume(
@@ -141,11 +138,10 @@ def resume(
 ) -> None:
     """Go on with a training that was stopped; or with a complete one, for more EM iterations."""
     limit_memory(memory_limit)
-    from plogicnet.baselines import vectors_alone
-    from plogicnet.files import locked
     from plogicnet.model import PLogicNet
-    from plogicnet.progress import for_stderr
-    from plogicnet.run import is_complete, read_config, require_begun, tidy
+    from plogicnet.runs.directory import is_complete, read_config, require_begun, tidy
+    from plogicnet.support.files import locked
+    from plogicnet.systems.system import system_of
 
     for text in assignments or []:
         if not text.startswith(("em.iterations=", "em.patience=")):
@@ -160,14 +156,14 @@ def resume(
         with suppress(OSError), locked(run):  # a disk may be read-only
             tidy(run)
         more = f"`plogicnet resume {run} --set em.iterations={own.em.iterations + 1}` gives it one more EM iteration"
-        if vectors_alone(own) or not (own.em.rules and own.em.embedding):
+        if not system_of(own).rules_predict or not (own.em.rules and own.em.neural):
             more = "it is trained once, without EM"
         raise InputError(f"{run} is complete; there is nothing to go on with ({more})")
     options = {"device": device, "threads": threads, "em.iterations": asked.em.iterations}
     options["em.patience"] = asked.em.patience
     given = {key: value for key, value in options.items() if value is not None}
     with _open_run(run), _resumable(run):
-        model = PLogicNet.resume(run, given, for_stderr(), _announce)
+        model = PLogicNet.resume(run, given, terminal_hooks())
     _show_trained(model, run, as_json)
 
 
@@ -186,11 +182,10 @@ def refit(
     The run is changed in place; to keep it as it was, copy its directory first.
     """
     limit_memory(memory_limit)
-    from plogicnet.progress import for_stderr
 
     model = load_run(run, device, threads, edited=True)
     with _open_run(run), _resumable(run):
-        model.refit(rules or run / "rules.tsv", for_stderr(), run)
+        model.refit(rules or run / "rules.tsv", run, terminal_hooks())
     _show_trained(model, run, as_json)
 
 
@@ -210,14 +205,22 @@ def parse_seeds(text: str) -> list[int]:
     return seeds
 
 
-def _announce(line: Mapping[str, Any]) -> None:
+def terminal_hooks() -> "Hooks":
+    """Progress and a line for each EM iteration on stderr."""
+    from plogicnet.support.progress import for_stderr
+    from plogicnet.training.hooks import Hooks
+
+    return Hooks(progress=for_stderr(), announce=_announce)
+
+
+def _announce(line: "Iteration") -> None:
     """One line on stderr for each EM iteration."""
-    mrr = ", ".join(f"{name} {figures['mrr']:.3f}" for name, figures in line["valid"].items())
-    found = "" if line["accepted_precision"] is None else f" ({line['accepted_precision']:.1%} of them held out)"
-    hidden = many(line["hidden"], "hidden triple")
+    mrr = ", ".join(f"{name} {figures['mrr']:.3f}" for name, figures in line.valid.items())
+    found = "" if line.accepted_precision is None else f" ({line.accepted_precision:.1%} of them held out)"
+    hidden = many(line.hidden, "hidden triple")
     print(
-        f"EM iteration {line['iteration']}: {line['accepted']:,} of {hidden} accepted{found};"
-        f" MRR on valid: {mrr}; λ = {line['lambda']:g}",
+        f"EM iteration {line.iteration}: {line.accepted:,} of {hidden} accepted{found};"
+        f" MRR on valid: {mrr}; λ = {line.lambda_:g}",
         file=sys.stderr,
     )
 
@@ -228,13 +231,13 @@ def _show_trained(model: "PLogicNet", out: Path, as_json: bool) -> None:
         return
     from plogicnet.cli.show import TEST_COMPETES, console, history_table, metrics_table
 
-    screen, graph, system = console(), model.fitted.graph, model.config.system
-    screen.print(history_table(model.history, system, TEST_COMPETES if len(graph.test) else ""))
+    screen, graph, titles = console(), model.fitted.graph, model.titles
+    screen.print(history_table(model.history, titles, TEST_COMPETES if len(graph.test) else ""))
     for split in ("test", "valid"):
         if split in model.metrics:
             figures: Any = model.metrics[split]
             title = f"{split} ({many(len(graph.split(split)), 'triple')}, filtered)"
-            screen.print(metrics_table(title, figures, system))
+            screen.print(metrics_table(title, figures, titles))
             break
     screen.print(f"run saved in {out}; next: plogicnet rules {out}", markup=False)
 
@@ -253,7 +256,7 @@ def _show_seeds(models: Mapping[int, "PLogicNet"], out: Path, as_json: bool) -> 
         print_json({"runs": {str(s): str(out / f"seed-{s}") for s in models}, split: figures})
         return
     title = f"{split}, {many(len(models), 'seed')}: mean ± standard deviation"
-    console().print(seeds_table(title, figures, next(iter(models.values())).config.system))
+    console().print(seeds_table(title, figures, next(iter(models.values())).titles))
     print(f"runs saved in {out}/seed-*")
 
 
@@ -293,8 +296,8 @@ def new_run(out: Path) -> Iterator[None]:
 @contextmanager
 def _open_run(out: Path, log_mode: str = "a") -> Iterator[None]:
     """Keeps other writers out of a run directory and its log open meanwhile."""
-    from plogicnet.files import locked
-    from plogicnet.run import require_inside
+    from plogicnet.runs.directory import require_inside
+    from plogicnet.support.files import locked
 
     require_inside(out)  # before the lock and the log are written
     with locked(out):
@@ -333,8 +336,8 @@ def _is_unfinished(run: Path) -> bool:
 
 
 def _refuse_existing(out: Path) -> None:
-    from plogicnet.files import locked
-    from plogicnet.run import require_own
+    from plogicnet.runs.directory import require_own
+    from plogicnet.support.files import locked
 
     if out.is_file():
         raise InputError(f"--out {out}: a file is there; name a new directory")
@@ -359,42 +362,19 @@ def cost(graph: "KnowledgeGraph", settings: "Config") -> str:
         f"{graph.name}: {many(len(graph.train), 'training triple')}, {many(len(graph.entities), 'entity', 'entities')},"
         f" {many(len(graph.relations), 'relation')}"
     ]
-    if settings.em.embedding:
-        from plogicnet.em import require_training, training_bytes
+    if settings.em.neural:
+        from plogicnet.training.cost import require_memory, seconds_per_step, training_cost
 
-        require_training(graph, settings)
-        kge = settings.kge
-        seconds = _seconds_a_step(graph, settings)
-        steps = kge.steps * (settings.em.iterations if settings.em.rules else 1)
-        compared = kge.negatives if kge.recipe == "sampled" else len(graph.entities)
-        passes = kge.steps * min(kge.batch, len(graph.train)) / len(graph.train)
-        memory = training_bytes(graph, settings) / 2**20
+        require_memory(graph, settings)
+        spent, iterations = training_cost(graph, settings), settings.em.iterations if settings.em.rules else 1
+        steps = spent.steps * iterations
+        seconds = steps * seconds_per_step(graph, settings)
+        passes = spent.steps * min(spent.positives, len(graph.train)) / len(graph.train)
         lines.append(
-            f"cost: {steps:,} steps of {kge.batch:,} × {compared:,} comparisons in {kge.dim} dimensions, about"
-            f" {duration(steps * seconds)} here; training takes up to {memory:,.0f} MB on a CPU"
+            f"cost: {steps:,} steps of {spent.work}, about {duration(seconds)} here; training takes up to"
+            f" {spent.bytes / 2**20:,.0f} MB on a CPU"
         )
-        if passes > MANY_PASSES and steps * seconds > 60:
-            fewer = round(kge.steps * MANY_PASSES / passes, -2) or 100
-            lines.append(f"hint: that is {passes:,.0f} passes over the triples; --set kge.steps={fewer:.0f} may do")
+        if passes > MANY_PASSES and seconds > 60:
+            fewer = round(spent.steps * MANY_PASSES / passes, -2) or 100
+            lines.append(f"hint: that is {passes:,.0f} passes over the triples; --set neural.steps={fewer:.0f} may do")
     return "\n".join(lines)
-
-
-def _seconds_a_step(graph: "KnowledgeGraph", settings: "Config") -> float:
-    """What a training step takes here, by trial."""
-    from plogicnet.kge import Examples, VectorModel
-
-    def took(steps: int) -> float:
-        kge = replace(settings.kge, steps=steps, validate_every=0)
-        if settings.system != "plogicnet":
-            kge = replace(kge, kernels="plain")  # its steps are no fused ones, and take a little longer than these
-        model = VectorModel(len(graph.entities), len(graph.relations), kge, settings.device)
-        started = time.perf_counter()
-        model.fit(Examples.of(graph.train), seed=0)
-        return time.perf_counter() - started
-
-    took(2)  # warms up
-    beginning = took(1)
-    trial = TRIAL
-    while (more := took(1 + trial) - beginning) < TRIAL_SECONDS and trial < TRIAL * 100:
-        trial *= 4
-    return max(0.0, more) / trial

@@ -9,18 +9,18 @@ from plogicnet.evaluation.calibration import (
     reliability,
     sample,
 )
+from plogicnet.evaluation.orders import ByProbability, Combination, Scored, levels
 from plogicnet.evaluation.ranking import Ranks, filter_splits, rank, report, summary
 from plogicnet.evaluation.seeds import over_seeds
-from plogicnet.evaluation.systems import Judgement, Scored, System, levels
 from plogicnet.evaluation.top import Top, top_k
 
 __all__ = [
+    "ByProbability",
     "Calibration",
-    "Judgement",
+    "Combination",
     "Ranks",
     "Sample",
     "Scored",
-    "System",
     "Top",
     "calibrate",
     "calibrate_twice",

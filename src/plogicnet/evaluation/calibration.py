@@ -5,11 +5,12 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy import sparse, special
+from scipy import special
 
+from plogicnet.evaluation.design import sparse_design
 from plogicnet.graph import HEAD, TAIL, BoolArray, FloatArray, IntArray, KnowledgeGraph, TripleSet
-from plogicnet.kge import Embedding
 from plogicnet.mln import Pseudolikelihood, RuleScores, newton
+from plogicnet.neural.protocol import NeuralModel
 
 NEGATIVES = 100
 """Sampled corruptions per validation triple and side; each stands for its share of all entities."""
@@ -24,7 +25,7 @@ MONOTONE = np.array([False, True, True, False])
 
 @dataclass(frozen=True)
 class Calibration:
-    """Logistic regression on the embedding's score (logit q), the rules' p_w, and whether any rule reaches the triple.
+    """Logistic regression on the neural score (logit q), the rules' p_w, and whether any rule reaches the triple.
 
     p_w rather than its log-odds: sums over many groundings reach log-odds of 40, and a line through those is flat
     where it matters. A triple with an entity that has no vector has no score (NaN): a regression of its own judges it,
@@ -77,19 +78,19 @@ class Calibration:
         return cls(**{**content, "alone": None if alone is None else cls.of_json(alone)})
 
 
-def columns_of(embedding: Embedding | None, rules: RuleScores, triples: IntArray) -> FloatArray:
+def columns_of(neural: NeuralModel | None, rules: RuleScores, triples: IntArray) -> FloatArray:
     """The columns (score, p_w, reached) of given triples; the score is NaN where an entity has no vector.
 
     Example:
-        >>> columns_of(embedding, rules, triples)  # doctest: +SKIP
+        >>> columns_of(neural, rules, triples)  # doctest: +SKIP
     """
     columns = np.zeros((len(triples), 3))
     for at in range(0, len(triples), AT_ONCE):
         part, to = triples[at : at + AT_ONCE], columns[at : at + AT_ONCE]
         odds, reached = rules.of_triples(part)
         to[:, 1], to[:, 2] = np.where(reached, special.expit(odds), 0.0), reached
-        if embedding:
-            to[:, 0] = embedding.score(part).double().cpu().numpy()
+        if neural:
+            to[:, 0] = neural.score(part).double().cpu().numpy()
     return columns
 
 
@@ -149,21 +150,13 @@ def calibrate(columns: FloatArray, labels: Sample) -> Calibration:
     """
     used = np.ones(4, dtype=bool)
     while True:
-        design = _sparse(np.column_stack([np.ones(len(columns)), columns]) * used)
+        design = sparse_design(np.column_stack([np.ones(len(columns)), columns]) * used)
         objective = Pseudolikelihood(design, np.zeros(len(columns)), labels.label, l2=RIDGE, count=labels.count)
         fitted = newton(objective)
         contrary = MONOTONE & (fitted < 0)
         if not contrary.any():
             return Calibration(*fitted.tolist())
         used &= ~contrary
-
-
-def _sparse(design: FloatArray) -> sparse.csr_array:
-    """A narrow matrix's entries; scipy's own way there holds it several times over."""
-    there = design != 0
-    column = np.broadcast_to(np.arange(design.shape[1], dtype=np.int32), design.shape)[there]
-    begin = np.append(0, np.cumsum(there.sum(axis=1)))
-    return sparse.csr_array((design[there], column, begin.astype(np.int32)), design.shape)
 
 
 def calibrate_twice(columns: FloatArray, labels: Sample) -> Calibration:

@@ -7,17 +7,15 @@ from functools import cached_property
 import numpy as np
 import torch
 
+from plogicnet.evaluation.batches import batch_size, device_of, in_batches, query_bytes
 from plogicnet.evaluation.counting import Counts, count_keys, count_scores
-from plogicnet.evaluation.memory import batch_size, device_of, in_batches
-from plogicnet.evaluation.systems import Keys, Queries, Scored, System, keys, prepare, to
+from plogicnet.evaluation.orders import Combination, Keys, Queries, Scored, keys, prepare, to
 from plogicnet.graph import CATEGORIES, HEAD, RELATION, TAIL, Answers, FloatArray, IntArray, KnowledgeGraph, Side
-from plogicnet.kge import Embedding
 from plogicnet.mln import RuleScores
-from plogicnet.progress import Progress, silent
+from plogicnet.neural.protocol import NeuralModel
+from plogicnet.support.progress import Progress, silent
 
 SIDES: tuple[Side, Side] = ("head", "tail")
-BYTES_PER_CANDIDATE = 64
-"""Two score matrices while they are made (8), and the list of special candidates were rules to reach them all."""
 
 
 @dataclass(frozen=True)
@@ -61,9 +59,9 @@ def filter_splits(split: str) -> list[str]:
 def rank(
     graph: KnowledgeGraph,
     split: str,
-    embedding: Embedding | None,
+    neural: NeuralModel | None,
     rules: RuleScores,
-    systems: Mapping[str, System],
+    systems: Mapping[str, Combination],
     batch_memory_mb: int = 0,
     progress: Progress = silent,
     filtered: Sequence[str] = (),
@@ -76,11 +74,11 @@ def rank(
     what is free, at most 256 MB (4 GB on a GPU). A batch that still does not fit is halved.
 
     Example:
-        >>> rank(graph, "test", embedding, rules, {"pLogicNet": System()})  # doctest: +SKIP
+        >>> rank(graph, "test", neural, rules, {"pLogicNet": Combination()})  # doctest: +SKIP
     """
     triples = graph.split(split)
     found = {name: np.zeros((len(triples), 2, 2), dtype=np.int64) for name in systems}
-    size = batch_size(BYTES_PER_CANDIDATE * len(graph.entities), device_of(embedding), batch_memory_mb)
+    size = batch_size(query_bytes(neural, len(graph.entities)), device_of(neural), batch_memory_mb)
     with progress(f"ranking {split}, queries", 2 * len(triples)) as advance:
         for side in SIDES:
             answers = graph.known(list(filtered) or filter_splits(split), side)
@@ -91,7 +89,7 @@ def rank(
                 start: int, stop: int, side: Side = side, answers: Answers = answers, order: IntArray = order
             ) -> None:
                 rows = order[start:stop]
-                contest = _contest(triples[rows], side, answers, embedding, rules, systems.values())
+                contest = _contest(triples[rows], side, answers, neural, rules, systems.values())
                 counted = torch.stack([torch.stack(contest.count(s), 1) for s in systems.values()]).cpu().numpy()
                 for name, counts in zip(systems, counted, strict=True):
                     found[name][rows, SIDES.index(side)] = counts
@@ -122,9 +120,9 @@ class Contest:
     barred: torch.Tensor
     best: Mapping[int, torch.Tensor]
 
-    def count(self, system: System) -> Counts:
+    def count(self, system: Combination) -> Counts:
         """How many candidates stand above each truth, and how many level with it."""
-        if system.rerank and system.embedding and not system.by_score:
+        if system.rerank and system.neural and not system.by_score:
             better, level = self._reranked(system)
         else:
             better, level = self._all(system)
@@ -133,8 +131,8 @@ class Contest:
             level = level.masked_fill(self.barred, 0)
         return better, level
 
-    def _reranked(self, system: System) -> Counts:
-        """The system's order within the embedding's best, which are those that score no less than the n-th.
+    def _reranked(self, system: Combination) -> Counts:
+        """The system's order within the neural model's best, which are those that score no less than the n-th.
 
         A truth above the n-th of the others moves that one out, so beside it are those no less than the one before.
         """
@@ -146,7 +144,7 @@ class Contest:
             counts = (torch.where(here, inside[0], counts[0]), torch.where(here, inside[1], counts[1]))
         return counts
 
-    def _all(self, system: System, least: torch.Tensor | None = None) -> Counts:
+    def _all(self, system: Combination, least: torch.Tensor | None = None) -> Counts:
         """The counts among all candidates, or among those that score no less than a least score of each query."""
         own, special = keys(system, self.truth), keys(system, self.queries.special)
         if system.constraint:
@@ -158,13 +156,13 @@ class Contest:
         more_above, more_level = count_keys(*ranges, self.row, own.first, own.second)
         return above + more_above, level + more_level
 
-    def _plain(self, system: System, own: Keys, least: torch.Tensor | None) -> Counts:
+    def _plain(self, system: Combination, own: Keys, least: torch.Tensor | None) -> Counts:
         """The counts among plain candidates.
 
         A truth that is plain itself is beaten by whatever scores higher, in every system. For one that a rule
         reaches, the score from which on a plain candidate beats it is searched for.
         """
-        if not system.embedding:
+        if not system.neural:
             plain = (self.queries.rivals - self.queries.starts.diff())[self.row]
             first = keys(system, Scored.plain(self.truth.score, self.truth.base)).first
             return plain * (first > own.first), plain * (first == own.first)
@@ -189,16 +187,16 @@ def _contest(
     triples: IntArray,
     side: Side,
     answers: Answers,
-    embedding: Embedding | None,
+    neural: NeuralModel | None,
     rules: RuleScores,
-    systems: Iterable[System],
+    systems: Iterable[Combination],
 ) -> Contest:
     """Each distinct query is scored once; the truths' own scores are read from the same matrix as their rivals'."""
     known, asked = (TAIL, HEAD) if side == "head" else (HEAD, TAIL)
     distinct, row = np.unique(triples[:, RELATION] * answers.entities + triples[:, known], return_inverse=True)
     relations, entity = np.divmod(distinct, answers.entities)
     owners, others, _ = answers.lookup(entity, relations)
-    queries = prepare(embedding, rules, entity, relations, side, (owners, others), (row, triples[:, asked]))
+    queries = prepare(neural, rules, entity, relations, side, (owners, others), (row, triples[:, asked]))
     device = queries.score.device
     best = {s.rerank: queries.last_of_best(s.rerank) for s in systems if s.rerank}
     queries.leave_plain()
@@ -209,7 +207,7 @@ def _contest(
     return Contest(queries, to(device, row), truth, to(device, np.flatnonzero(reached)), barred, best)
 
 
-def _limit(system: System, own: Keys, base: torch.Tensor) -> torch.Tensor:
+def _limit(system: Combination, own: Keys, base: torch.Tensor) -> torch.Tensor:
     """The highest float32 score with which a plain candidate does not beat a truth of these keys; -∞ if none is.
 
     A search by halves over all float32 numbers, in their order: it asks `keys` and nothing else, so it draws the

@@ -6,16 +6,13 @@ import numpy as np
 import torch
 from numba import njit
 
+from plogicnet.evaluation.batches import batch_size, device_of, in_batches, query_bytes
 from plogicnet.evaluation.counting import ROWS_AT_ONCE, spread
-from plogicnet.evaluation.memory import batch_size, device_of, in_batches
-from plogicnet.evaluation.systems import NOTHING, Judgement, Queries, Scored, System, levels, prepare
+from plogicnet.evaluation.orders import NOTHING, ByProbability, Combination, Queries, Scored, levels, prepare
 from plogicnet.graph import Answers, BoolArray, FloatArray, IntArray, Side
-from plogicnet.kge import Embedding
 from plogicnet.mln import RuleScores
-from plogicnet.progress import Progress, silent
-
-BYTES_PER_CANDIDATE = 64
-"""Scores, their places as sortable numbers, and the list of special candidates were rules to reach them all."""
+from plogicnet.neural.protocol import NeuralModel
+from plogicnet.support.progress import Progress, silent
 
 
 @dataclass(frozen=True)
@@ -32,9 +29,9 @@ class Top:
 
 
 def top_k(
-    embedding: Embedding | None,
+    neural: NeuralModel | None,
     rules: RuleScores,
-    system: System | Judgement,
+    system: Combination | ByProbability,
     known_entity: IntArray,
     relations: IntArray,
     side: Side,
@@ -49,22 +46,22 @@ def top_k(
     Answers that stand level are given in the order of their numbers. Known facts are left out, or marked only.
 
     Example:
-        >>> top_k(embedding, rules, System(), heads, relations, "tail", k=10)  # doctest: +SKIP
+        >>> top_k(neural, rules, Combination(), heads, relations, "tail", k=10)  # doctest: +SKIP
     """
     entities = rules.reached.entities
-    if isinstance(system, System) and not system.embedding:
-        embedding = None  # all scores are zero then, and what no rule tells apart comes in the order of its numbers
+    if isinstance(system, Combination) and not system.neural:
+        neural = None  # all scores are zero then, and what no rule tells apart comes in the order of its numbers
     k = min(k, entities)
     top = Top(np.full((len(known_entity), k), -1), np.zeros((len(known_entity), k), dtype=bool))
-    size = batch_size(BYTES_PER_CANDIDATE * entities, device_of(embedding), batch_memory_mb)
+    size = batch_size(query_bytes(neural, entities), device_of(neural), batch_memory_mb)
     with progress("answering, queries", len(known_entity)) as advance:
 
         def work(start: int, stop: int) -> None:
             part, about = known_entity[start:stop], relations[start:stop]
             facts = known.lookup(part, about)[:2] if known else NOTHING
             left_out = facts if filtered else NOTHING
-            whole = isinstance(system, Judgement)  # probabilities are fitted to the scores of whole triples
-            queries = prepare(embedding, rules, part, about, side, left_out, whole=whole)
+            whole = isinstance(system, ByProbability)  # probabilities are fitted to the scores of whole triples
+            queries = prepare(neural, rules, part, about, side, left_out, whole=whole)
             found = _best(queries, system, k).cpu().numpy()
             top.entities[start:stop] = found
             marked = np.isin(np.arange(len(part))[:, None] * entities + found, facts[0] * entities + facts[1])
@@ -75,17 +72,17 @@ def top_k(
     return top
 
 
-def _best(queries: Queries, system: System | Judgement, k: int) -> torch.Tensor:
+def _best(queries: Queries, system: Combination | ByProbability, k: int) -> torch.Tensor:
     """The k best of each query: among its k best plain candidates and all special ones."""
     n = len(queries.score)
-    rerank = system.rerank if isinstance(system, System) and system.embedding and not system.by_score else 0
+    rerank = system.rerank if isinstance(system, Combination) and system.neural and not system.by_score else 0
     least = queries.last_of_best(rerank)[:, 1] if rerank else queries.score.new_full((n,), -torch.inf)
     queries.leave_plain()
     score, candidate = highest(queries.score, k)
     owner = torch.arange(n, device=score.device)[:, None].expand_as(candidate)
     there = score > -torch.inf
     plain = Scored.plain(score[there], queries.base[owner[there]])
-    bars = not isinstance(system, System) or system.constraint
+    bars = not isinstance(system, Combination) or system.constraint
     barred = queries.barred & bars
     special = [level.masked_fill(barred, -torch.inf) for level in levels(system, queries.special)]
     both = [torch.cat(level) for level in zip(levels(system, plain), special, strict=True)]

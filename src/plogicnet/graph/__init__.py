@@ -1,11 +1,13 @@
 """Triples, vocabularies and indexes; readers; benchmark data sets; the demo family."""
 
-from plogicnet.graph.dictionaries import read_labels
 from plogicnet.graph.family import demo_family
+from plogicnet.graph.io.dictionaries import read_labels
+from plogicnet.graph.io.questions import read_queries, read_triples
+from plogicnet.graph.io.readers import COLUMNS
+from plogicnet.graph.io.sources import add_facts, make_graph, open_graph
+from plogicnet.graph.io.unpacking import read_parquet
+from plogicnet.graph.io.writers import iri, quoted, write_graph
 from plogicnet.graph.knowledge_graph import CATEGORIES, SPLITS, KnowledgeGraph
-from plogicnet.graph.questions import read_queries, read_triples
-from plogicnet.graph.readers import COLUMNS
-from plogicnet.graph.sources import add_facts, make_graph, open_graph
 from plogicnet.graph.splitting import parse_shares, split_triples
 from plogicnet.graph.triples import (
     HEAD,
@@ -22,9 +24,7 @@ from plogicnet.graph.triples import (
     expand_ranges,
     triple_keys,
 )
-from plogicnet.graph.unpacking import read_parquet
 from plogicnet.graph.vocabulary import Vocabulary
-from plogicnet.graph.writers import iri, quoted, write_graph
 
 __all__ = [
     "CATEGORIES",

@@ -6,7 +6,6 @@ from functools import cached_property
 
 import numpy as np
 
-from plogicnet.errors import InputError, many
 from plogicnet.graph.triples import (
     HEAD,
     RELATION,
@@ -20,6 +19,7 @@ from plogicnet.graph.triples import (
     triple_keys,
 )
 from plogicnet.graph.vocabulary import Vocabulary
+from plogicnet.support.errors import InputError, many
 
 CATEGORIES = ("1-1", "1-N", "N-1", "N-N")
 SPLITS = ("train", "valid", "test")
@@ -142,6 +142,18 @@ class KnowledgeGraph:
             array([1])
         """
         return Answers.of(np.concatenate([self.split(s) for s in splits]), len(self.entities), side)
+
+    def observed_answers(self, side: Side) -> Answers:
+        """The answers that train gives to every query of one side, indexed once."""
+        return self._observed_answers[side]
+
+    @cached_property
+    def _observed_answers(self) -> dict[Side, Answers]:
+        sides: tuple[Side, Side] = ("head", "tail")
+        return {side: self.known(["train"], side) for side in sides}
+
+    def __deepcopy__(self, memo: object) -> "KnowledgeGraph":
+        return self  # it never changes
 
     def names(self, triple: IntArray) -> tuple[str, str, str]:
         """The names of one triple."""

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from plogicnet.errors import InputError, many
 from plogicnet.graph.knowledge_graph import KnowledgeGraph
 from plogicnet.graph.triples import HEAD, RELATION, TAIL, BoolArray, IntArray
+from plogicnet.support.errors import InputError, many
 
 log = logging.getLogger(__name__)
 Shares = tuple[float, float, float]

@@ -6,8 +6,8 @@ from functools import cached_property
 
 import numpy as np
 
-from plogicnet.errors import InputError, nearest, shown
 from plogicnet.graph.triples import IntArray
+from plogicnet.support.errors import InputError, nearest, shown
 
 
 @dataclass(frozen=True)

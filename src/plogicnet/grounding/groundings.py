@@ -20,9 +20,9 @@ from plogicnet.grounding.walks import (
     two_step_paths,
     ways_on,
 )
-from plogicnet.memory import require_bytes
-from plogicnet.progress import Progress, silent
 from plogicnet.rules import RuleTable
+from plogicnet.support.memory import require_bytes
+from plogicnet.support.progress import Progress, silent
 
 AT_ONCE = 1 << 20
 """So many groundings are looked at together."""

@@ -14,9 +14,9 @@ from plogicnet import config
 from plogicnet.graph import HEAD, RELATION, TAIL, IntArray, KnowledgeGraph
 from plogicnet.grounding.native import Counts, Desk, Runs, count_compositions, rules_of
 from plogicnet.grounding.walks import Counting, two_step_paths
-from plogicnet.memory import free_bytes, require_bytes
-from plogicnet.progress import Progress, silent
 from plogicnet.rules import Rule, RuleTable, Step, chain_rule, irreflexive
+from plogicnet.support.memory import free_bytes, require_bytes
+from plogicnet.support.progress import Progress, silent
 
 COUNTERS = 1 << 22
 """How many counters of (second relation, hypothesis) one thread holds at a time; more relations take more passes."""

@@ -8,14 +8,14 @@ from importlib.util import find_spec
 import numpy as np
 
 from plogicnet import config
-from plogicnet.errors import InputError
 from plogicnet.graph import FloatArray, IntArray, KnowledgeGraph, TripleSet
 from plogicnet.grounding.groundings import Groundings, expected_groundings, ground_network
 from plogicnet.grounding.sql import clause_of, count_sql, ground_sql, ground_triple_sql
 from plogicnet.grounding.walks import Chain, Counting, World, chain_of, count, ground
-from plogicnet.memory import allowed_bytes, engine_mb, require_bytes
-from plogicnet.progress import Progress, silent
 from plogicnet.rules import Rule
+from plogicnet.support.errors import InputError
+from plogicnet.support.memory import allowed_bytes, engine_mb, require_bytes
+from plogicnet.support.progress import Progress, silent
 
 GROUNDING_BYTES = 100
 """What one grounding takes at the peak of learning, with all that comes of it."""

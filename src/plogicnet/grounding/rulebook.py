@@ -7,14 +7,14 @@ from dataclasses import replace
 import numpy as np
 
 from plogicnet.config import Config
-from plogicnet.errors import many
 from plogicnet.graph import HEAD, RELATION, TAIL, KnowledgeGraph
 from plogicnet.grounding.mining import Mined, mine
 from plogicnet.grounding.network import Network
 from plogicnet.grounding.sql import mine_sql
-from plogicnet.memory import engine_mb
-from plogicnet.progress import Progress, silent
 from plogicnet.rules import Rule, RuleTable, Statement
+from plogicnet.support.errors import many
+from plogicnet.support.memory import engine_mb
+from plogicnet.support.progress import Progress, silent
 
 log = logging.getLogger(__name__)
 

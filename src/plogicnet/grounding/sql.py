@@ -14,7 +14,6 @@ import numpy as np
 import pyarrow as pa
 
 from plogicnet import config
-from plogicnet.errors import InputError
 from plogicnet.graph import (
     HEAD,
     RELATION,
@@ -29,8 +28,9 @@ from plogicnet.graph import (
 from plogicnet.grounding.groundings import Groundings
 from plogicnet.grounding.mining import Mined, mine_constraints
 from plogicnet.grounding.walks import Counting
-from plogicnet.progress import Advance, Progress, silent
 from plogicnet.rules import Atom, Constant, Rule, RuleTable, Step, Variable, chain_rule, parse_rule
+from plogicnet.support.errors import InputError
+from plogicnet.support.progress import Advance, Progress, silent
 
 if TYPE_CHECKING:
     import duckdb

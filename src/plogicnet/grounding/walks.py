@@ -13,9 +13,9 @@ from typing import Literal
 import numpy as np
 from scipy import sparse
 
-from plogicnet.errors import InputError
 from plogicnet.graph import HEAD, RELATION, TAIL, Answers, FloatArray, IntArray, TripleSet, Vocabulary, triple_keys
 from plogicnet.rules import Rule
+from plogicnet.support.errors import InputError
 
 Counting = Literal["distinct", "paths"]
 WALKS_AT_ONCE = 1 << 21

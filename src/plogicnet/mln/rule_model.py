@@ -7,10 +7,8 @@ import numpy as np
 from scipy import sparse
 
 from plogicnet.config import Config
-from plogicnet.errors import InputError
 from plogicnet.graph import RELATION, BoolArray, FloatArray, IntArray, KnowledgeGraph, TripleSet
 from plogicnet.grounding import Groundings, Network
-from plogicnet.memory import require_bytes
 from plogicnet.mln.conditional import (
     Aggregate,
     Blanket,
@@ -21,8 +19,10 @@ from plogicnet.mln.conditional import (
 )
 from plogicnet.mln.learning import Pseudolikelihood, learn_weights, standard_errors
 from plogicnet.mln.scores import RuleScores
-from plogicnet.progress import Progress, silent
 from plogicnet.rules import RuleTable
+from plogicnet.support.errors import InputError
+from plogicnet.support.memory import require_bytes
+from plogicnet.support.progress import Progress, silent
 
 ENTRY_BYTES = 40
 """What a grounding takes when the weights are learned, beside the grounding itself."""

@@ -10,12 +10,13 @@ from plogicnet.report.findings import Ranked
 from plogicnet.report.markup import Child, Markup, Names, join, tag
 from plogicnet.report.plots import Axis, Plane, legend, meter, strip, strip_scale
 from plogicnet.rules import RuleTable
-from plogicnet.titles import TITLES
+from plogicnet.systems.system import FIGURES as TITLES
+from plogicnet.training.state import Iteration
 
-KINDS = {"embedding": "embedding", "rules": "rules", "plogicnet": "plogicnet", "plogicnet*": "star"}
+KINDS = {"neural": "neural", "rules": "rules", "plogicnet": "plogicnet", "plogicnet*": "star"}
 """Each system's kind of mark."""
 Titles = Mapping[str, str]
-COMPARED = ("embedding", "rules", "plogicnet*")
+COMPARED = ("neural", "rules", "plogicnet*")
 FIGURES = {"mrr": "MRR", "hits_at_1": "Hits@1", "hits_at_3": "Hits@3", "hits_at_10": "Hits@10"}
 EDGES = (1, 3, 10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
 """The last rank of each bin: about the same width on a scale of logarithms, and Hits@1, 3 and 10 are their sums."""
@@ -104,24 +105,22 @@ def _kinds(there: Sequence[str], titles: Titles) -> list[tuple[str, str]]:
     return [(KINDS[name], titles[name]) for name in there]
 
 
-def iterations_figure(
-    history: Sequence[Mapping[str, Any]], titles: Titles = TITLES, beside_test: bool = False
-) -> Markup:
+def iterations_figure(history: Sequence[Iteration], titles: Titles = TITLES, beside_test: bool = False) -> Markup:
     """MRR on valid after each EM iteration; beside figures on test it is said why they differ.
 
     Example:
         >>> iterations_figure([{"iteration": 1, "valid": {"rules": {"mrr": 0.5}}, "lambda": 1.0}]).count("figure")
         2
     """
-    there = [name for name in titles if name in history[0]["valid"]]
-    mrr = {name: [(line["iteration"], line["valid"][name]["mrr"]) for line in history] for name in there}
+    there = [name for name in titles if name in history[0].valid]
+    mrr = {name: [(line.iteration, line.valid[name]["mrr"]) for line in history] for name in there}
     values = [v for points in mrr.values() for _, v in points]
-    numbers = [line["iteration"] for line in history]
+    numbers = [line.iteration for line in history]
     x = Axis(min(numbers) - 0.5, max(numbers) + 0.5, _counted(numbers), "EM iteration")
     plane = Plane(x, Axis.of(min(values), max(values), "MRR on valid"))
     drawn = [plane.line(KINDS[n], points) for n, points in mrr.items()]
     drawn += [[plane.mark(KINDS[n], *p, f"{titles[n]}: {p[1]:.3f}") for p in mrr[n]] for n in there]
-    about = "; ".join(f"{line['iteration']}: λ = {line['lambda']:g}" for line in history)
+    about = "; ".join(f"{line.iteration}: λ = {line.lambda_:g}" for line in history)
     about = f"By the validation triples, which also choose λ, the rules’ share in pLogicNet* ({about})."
     about += " Facts of test compete there, so that it may be far below the MRR on test." if beside_test else ""
     return plane.figure("EM iterations", about, drawn, legend(_kinds(there, titles)))
@@ -132,7 +131,7 @@ def _counted(numbers: Sequence[int]) -> tuple[tuple[float, str], ...]:
     return tuple((float(n), str(n)) for n in numbers[::step])
 
 
-def accepted_figure(history: Sequence[Mapping[str, Any]], tau: float) -> Markup:
+def accepted_figure(history: Sequence[Iteration], tau: float) -> Markup:
     """How many hidden triples were accepted, and how many of them are held-out facts.
 
     Example:
@@ -140,12 +139,12 @@ def accepted_figure(history: Sequence[Mapping[str, Any]], tau: float) -> Markup:
         >>> accepted_figure([line], 0.5).count("50.0 %")
         2
     """
-    numbers = [line["iteration"] for line in history]
+    numbers = [line.iteration for line in history]
     x = Axis(min(numbers) - 0.5, max(numbers) + 0.5, _counted(numbers), "EM iteration")
-    plane = Plane(x, Axis.of(0, 1.08 * max(1, *(line["accepted"] for line in history)), "accepted hidden triples"))
+    plane = Plane(x, Axis.of(0, 1.08 * max(1, *(line.accepted for line in history)), "accepted hidden triples"))
     drawn: list[Child] = []
     for line in history:
-        at, accepted, share = line["iteration"], line["accepted"], line["accepted_precision"]
+        at, accepted, share = line.iteration, line.accepted, line.accepted_precision
         left, right = at - min(0.3, 0.06 * len(history) + 0.1), at + min(0.3, 0.06 * len(history) + 0.1)
         said = "" if share is None else f"{100 * share:.1f} %"
         drawn.append(plane.bar("soft", left, right, accepted, f"{accepted:,} accepted"))
@@ -154,7 +153,7 @@ def accepted_figure(history: Sequence[Mapping[str, Any]], tau: float) -> Markup:
         shown = f"{accepted:,} · {said}" if said and len(history) <= BARS_WITH_SHARES else f"{accepted:,}"
         drawn.append(plane.text(at, accepted, shown))
     about = (
-        f"Of {history[-1]['hidden']:,} hidden triples, those with p_w ≥ {tau:g}. The full colour and the percentage are"
+        f"Of {history[-1].hidden:,} hidden triples, those with p_w ≥ {tau:g}. The full colour and the percentage are"
         " the part that valid or test holds; the rest is wrong, or true and not in the data."
     )
     return plane.figure("Hidden triples accepted", about, drawn)

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 
-from plogicnet.em import systems
 from plogicnet.evaluation import Ranks, rank
 from plogicnet.graph import IntArray, KnowledgeGraph, TripleSet
 from plogicnet.model import PLogicNet, Prediction
-from plogicnet.progress import Progress, silent
 from plogicnet.rules import Rule
+from plogicnet.support.progress import Progress, silent
+from plogicnet.training.selection import rankings
 
 RANKED_MOST = 5_000
 """Of a larger split so many triples are ranked again, drawn by the run's seed."""
@@ -137,8 +137,8 @@ def ranked(model: PLogicNet, split: str, progress: Progress = silent) -> Ranked:
             graph = replace(f.graph, test=triples, valid=np.concatenate([f.graph.valid, rest]))
         else:
             graph = replace(f.graph, valid=triples, train=np.concatenate([f.graph.train, rest]))
-    compared = systems(config, f.outcome.lambda_)
-    ranks = rank(graph, split, f.outcome.embedding, f.rules, compared, config.evaluation.batch_memory_mb, progress)
+    compared = rankings(config, f.outcome.lambda_)
+    ranks = rank(graph, split, f.outcome.neural, f.rules, compared, config.evaluation.batch_memory_mb, progress)
     return Ranked(split, triples, len(everything), ranks, model.judge(triples))
 
 
@@ -189,7 +189,7 @@ def believed_by_vectors(model: PLogicNet, run: Path, asked: Sequence[Asked]) -> 
     Example:
         >>> believed_by_vectors(model, Path("runs/family"), [])  # doctest: +SKIP
     """
-    if model.fitted.outcome.embedding is None:
+    if model.fitted.outcome.neural is None:
         return []
     unreached = {names_of(a): a for query in asked for a in query.answers if not a.in_hidden}
     candidates = [*_hidden(model, run, by_rules=False), *unreached.values()]

@@ -13,16 +13,15 @@ from typing import Any
 import numpy as np
 
 from plogicnet.config import Config
-from plogicnet.errors import InputError, many
-from plogicnet.files import write_text
+from plogicnet.diagnostics.graphs import Finding, examine
 from plogicnet.graph import RELATION, KnowledgeGraph
-from plogicnet.graph.doctor import Finding, examine
 from plogicnet.model import PLogicNet
-from plogicnet.progress import Progress, silent
 from plogicnet.report import figures, findings, reasons
 from plogicnet.report.markup import AND, Child, Markup, Names, breakable, join, shortened, tag
 from plogicnet.rules import RuleTable
-from plogicnet.titles import titles_of
+from plogicnet.support.errors import InputError, many
+from plogicnet.support.files import write_text
+from plogicnet.support.progress import Progress, silent
 from plogicnet.version import VERSION
 
 NEITHER = "without rules and without vectors, nothing tells one answer from another"
@@ -101,7 +100,7 @@ def _document(title: str, body: Markup) -> str:
 def _halves(model: PLogicNet) -> str:
     """What was trained together."""
     config = model.config
-    vectors = [f"{config.kge.model} of {config.kge.dim} dimensions"] if config.em.embedding else []
+    vectors = [config.neural.model] if config.em.neural else []
     halves = [*vectors, *(["rules"] if len(model.fitted.outcome.rule_model.rules) else [])]
     return f"{' and '.join(halves) or 'nothing'}, seed {config.seed}"
 
@@ -119,13 +118,13 @@ def _short(model: PLogicNet, result: Mapping[str, Any]) -> Markup:
     if result:
         star, split = result["plogicnet*"], result["split"]
         tiles += [(f"MRR on {split}", f"{star['mrr']:.3f}"), (f"Hits@10 on {split}", f"{star['hits_at_10']:.3f}")]
-        titles, together = titles_of(model.config.system), len(rules) and "embedding" in result and result["lambda"]
-        others = [f"{titles[n]} {result[n]['mrr']:.3f}" for n in ("embedding", "rules") if n in result]
+        titles, together = model.titles, len(rules) and "neural" in result and result["lambda"]
+        others = [f"{titles[n]} {result[n]['mrr']:.3f}" for n in ("neural", "rules") if n in result]
         both = ", which ranks by vectors and rules together" if together else ""
         sentence = f"Mean reciprocal rank of pLogicNet*{both}; {', '.join(others)}."
     tiles.append(("rules learned", f"{len(rules):,}"))
     if last is not None:
-        tiles.append(("missing facts accepted", f"{last['accepted']:,}"))
+        tiles.append(("missing facts accepted", f"{last.accepted:,}"))
     return join(_tiles(tiles), tag("p", sentence) if sentence else None)
 
 
@@ -189,7 +188,7 @@ def _examples(examples: Sequence[str]) -> Child:
 def _ranking(model: PLogicNet, result: Mapping[str, Any], told: findings.Ranked | None, names: Names) -> Child:
     if told is None:
         return tag("p", "The graph holds nothing out, so there is nothing to rank.")
-    graph, titles = model.fitted.graph, titles_of(model.config.system)
+    graph, titles = model.fitted.graph, model.titles
     relations, categories = _by_relation(graph, told.split), _by_category(graph, told.split)
     most = figures.RELATIONS_MOST
     largest = f", the {most} largest of {len(relations):,}" if len(relations) > most else ""
@@ -253,7 +252,7 @@ def _rules(model: PLogicNet, names: Names) -> Child:
     besides = many(constraints, "irreflexive constraint")
     if not len(rules):
         kept = f" but {besides}" if constraints else ""
-        by = "it ranks by the vectors alone" if outcome.embedding is not None else NEITHER
+        by = "it ranks by the vectors alone" if outcome.neural is not None else NEITHER
         return tag("p", f"This run has no rules{kept}: {by}.")
     kinds = ", ".join(f"{n:,} {pattern}" for pattern, n in rules.counts().items() if n)
     said = (
@@ -291,7 +290,7 @@ def _example(example: findings.Example, names: Names) -> Markup:
 
 def _surprises(model: PLogicNet, run: Path, asked: Sequence[findings.Asked], names: Names) -> Child:
     rules = _rule_texts(model)
-    embedded = model.fitted.outcome.embedding is not None
+    embedded = model.fitted.outcome.neural is not None
     said: list[Child] = [tag("p", "Facts that the training triples do not hold. The probability is calibrated.")]
     if rules:
         title = "Rules say yes, the vectors doubt it" if embedded else "The rules’ most probable missing facts"
@@ -347,8 +346,8 @@ def changed_settings(config: Config) -> Iterator[tuple[str, str, str, str]]:
     """The settings that differ from the defaults: key, value, default, meaning.
 
     Example:
-        >>> [row[:3] for row in changed_settings(Config().with_values({"kge.dim": 64}))]
-        [('kge.dim', '64', '200')]
+        >>> [row[:3] for row in changed_settings(Config().with_values({"neural.vectors.dim": 64}))]
+        [('neural.vectors.dim', '64', '200')]
     """
     yield from _changed(config, Config(), "")
 

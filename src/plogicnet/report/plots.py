@@ -10,7 +10,7 @@ from plogicnet.report.markup import Child, Markup, shortened, tag
 HEIGHT, ABOVE, BELOW = 200, 10, 26
 """Of the plotted area, and the room above it and below it for the ticks."""
 SHAPES = {
-    "embedding": "M-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0z",
+    "neural": "M-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0z",
     "rules": "M-4-4h8v8h-8z",
     "plogicnet": "M0-5l5 9h-10z",
     "star": "M0-6l6 6l-6 6l-6-6z",

@@ -3,13 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from plogicnet.errors import many
 from plogicnet.model import Prediction
 from plogicnet.report.findings import Explained, Mistake, names_of
 from plogicnet.report.markup import AND, Child, Markup, Names, join, tag
 from plogicnet.report.plots import meter
 from plogicnet.rules import Rule
-from plogicnet.titles import TITLES
+from plogicnet.support.errors import many
+from plogicnet.systems.system import FIGURES as TITLES
 
 RULES_MOST, PREMISES_MOST, NEIGHBOURS_MOST = 4, 2, 3
 Rules = Mapping[str, Rule]
@@ -65,7 +65,7 @@ def _numbers(judged: Prediction) -> Markup:
     """The calibrated probability, and what each half says."""
     halves: list[tuple[str, str, float]] = [("probability", "star", judged.probability)]
     if judged.q is not None:
-        halves.append(("vectors, q", "embedding", judged.q))
+        halves.append(("vectors, q", "neural", judged.q))
     halves.append(("rules, p_w", "rules", judged.p_w))
     return tag(
         "dl", [tag("div", tag("dt", n), tag("dd", meter(v, k), _share(v))) for n, k, v in halves], class_="halves"

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 
-from plogicnet.errors import InputError
+from plogicnet.support.errors import InputError
 
 PATTERNS = ("composition", "inverse", "symmetric", "subrelation", "irreflexive", "chain", "general")
 """Every value of `Rule.pattern`."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from string import hexdigits
 from typing import NamedTuple
 
-from plogicnet.errors import InputError
 from plogicnet.rules.rule import RESERVED, Atom, Constant, Rule, Term, Variable
+from plogicnet.support.errors import InputError
 
 _SIGNS = ("=>", *"(),&:=")
 _PLAIN_ESCAPES = {"\\": "\\", '"': '"', "n": "\n", "r": "\r", "t": "\t"}

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from plogicnet.errors import InputError
-from plogicnet.files import write_text
 from plogicnet.graph import BoolArray, FloatArray, IntArray
 from plogicnet.rules.rule import PATTERNS, Rule
 from plogicnet.rules.syntax import parse_rule
+from plogicnet.support.errors import InputError
+from plogicnet.support.files import write_text
 
 COLUMNS = ("pattern", "rule", "support", "hits", "precision", "weight")
 GIVEN = "given"

@@ -3,12 +3,12 @@
 import math
 from pathlib import Path
 
-from plogicnet.errors import InputError
-from plogicnet.files import require_file
 from plogicnet.graph import KnowledgeGraph
 from plogicnet.rules.rule import Constant, Rule
 from plogicnet.rules.syntax import Statement, parse_rules
 from plogicnet.rules.table import RuleTable, is_table
+from plogicnet.support.errors import InputError
+from plogicnet.support.files import require_file
 
 MOST_PREMISES = 100
 """Each premise is a join; nobody writes so many, and no machine grounds them."""

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from plogicnet.errors import InputError, many
 from plogicnet.graph import HEAD, RELATION, TAIL, IntArray, Side, TripleSet, Vocabulary
 from plogicnet.grounding import Network, World, chain_of, ground
 from plogicnet.model import PLogicNet, Prediction, prediction_rows
 from plogicnet.rules import Rule
+from plogicnet.support.errors import InputError, many
 from plogicnet.version import VERSION
 from plogicnet.web.roles import ROLES_AT_ONCE, Role, Roles
 from plogicnet.web.search import Search
@@ -84,7 +84,7 @@ class Answerer:
             "test": len(graph.test),
             "rules": len(self._rules),
             "constraints": _constraints(row for _, row in self._rules),
-            "model": config.kge.model if config.em.embedding else None,
+            "model": config.neural.model if config.em.neural else None,
             "split": split,
             "figures": figures,
         }

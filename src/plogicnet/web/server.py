@@ -19,9 +19,9 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 from typing_extensions import TypedDict
 
-from plogicnet.errors import InputError
 from plogicnet.graph import Side
 from plogicnet.model import PLogicNet
+from plogicnet.support.errors import InputError
 from plogicnet.version import VERSION
 from plogicnet.web import shapes
 from plogicnet.web.answers import Answerer, UnknownName

@@ -1,0 +1,6 @@
+"""`python -m reproduction`: the paper's tables, ours beside theirs."""
+
+from plogicnet.cli import run_program
+
+if __name__ == "__main__":
+    run_program("reproduction.command:app", "python -m reproduction")

@@ -1,0 +1,1 @@
+"""Checks of graphs and runs."""

@@ -1,0 +1,1 @@
+"""Benchmark data sets: the registry and downloads."""

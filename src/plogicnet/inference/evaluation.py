@@ -1,0 +1,27 @@
+"""The figures of a trained model on a split: filtered ranks, and how good its probabilities are."""
+
+from plogicnet.config import Config
+from plogicnet.evaluation import filter_splits, rank, reliability, report, sample
+from plogicnet.inference.fitted import Fitted
+from plogicnet.support.errors import InputError
+from plogicnet.support.progress import Progress, silent
+from plogicnet.training.selection import rankings
+
+
+def evaluate(f: Fitted, config: Config, split: str, progress: Progress = silent) -> dict[str, object]:
+    """Filtered ranks of a split by each half alone, pLogicNet and pLogicNet*, and how good the probabilities are."""
+    if not len(f.graph.split(split)):
+        raise InputError(f"the graph has no {split} triples to evaluate on")
+    if split == "train":
+        raise InputError("train is what the model learned from; evaluate on valid or test")
+    compared, memory = rankings(config, f.outcome.lambda_), config.evaluation.batch_memory_mb
+    ranks = rank(f.graph, split, f.outcome.neural, f.rules, compared, memory, progress)
+    labels = sample(f.graph, split, filter_splits(split), config.seed)
+    calibrated, raw = f.probabilities(labels.triples).T
+    uncalibrated = {k: v for k, v in reliability(raw, labels).items() if k != "curve"}
+    return {
+        "split": split,
+        "lambda": f.outcome.lambda_,
+        **{name: report(f.graph, split, r) for name, r in ranks.items()},
+        "calibration": reliability(calibrated, labels) | {"uncalibrated": uncalibrated},
+    }

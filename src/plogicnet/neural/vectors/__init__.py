@@ -1,0 +1,43 @@
+"""Vectors for entities and relations: geometries, negative sampling, losses, kernels.
+
+Light to import: PyTorch is loaded when a model is made.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from plogicnet.neural.vectors.settings import VectorBlock, VectorSettings
+
+if TYPE_CHECKING:
+    from plogicnet.config import Config
+    from plogicnet.graph import KnowledgeGraph
+    from plogicnet.neural.protocol import Cost, Guide
+    from plogicnet.neural.vectors.model import VectorModel
+
+MODEL_NAMES = ("TransE", "RotatE", "DistMult", "ComplEx", "HolE", "ConvE")
+"""The geometries, each a class of `models/` with this name."""
+
+
+@dataclass(frozen=True)
+class VectorKind:
+    """What `MODELS` holds for every geometry; see `ModelKind`."""
+
+    block: str = "vectors"
+    settings: type = VectorBlock
+    implied: Mapping[str, object] = field(default_factory=dict)
+
+    def make(self, graph: "KnowledgeGraph", config: "Config", guide: "Guide | None" = None) -> "VectorModel":
+        """An untrained model of a graph."""
+        from plogicnet.neural.vectors.model import VectorModel
+
+        return VectorModel.of(graph, config, guide)
+
+    def cost(self, graph: "KnowledgeGraph", config: "Config") -> "Cost":
+        """What training takes."""
+        from plogicnet.neural.vectors.cost import training_cost
+
+        return training_cost(graph, config, VectorSettings.of(config.neural))
+
+
+VECTORS = VectorKind()

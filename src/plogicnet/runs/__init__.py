@@ -1,0 +1,1 @@
+"""Run directories: their files, their integrity, their life cycle."""

@@ -1,0 +1,1 @@
+"""Training: the EM loop, its state, its hooks and its cost."""

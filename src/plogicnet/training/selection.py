@@ -1,0 +1,76 @@
+"""What validation chooses: λ, and when an E-step stops; and the rankings that are compared."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from plogicnet.config import Config
+from plogicnet.evaluation import Combination, rank, sample, summary
+from plogicnet.evaluation.scaling import platt
+from plogicnet.graph import KnowledgeGraph, TripleSet
+from plogicnet.mln import RuleScores
+from plogicnet.neural.protocol import NeuralModel
+from plogicnet.support.progress import Progress
+
+
+def rankings(config: Config, lambda_: float) -> dict[str, Combination]:
+    """The rankings that are compared: each half alone, pLogicNet and pLogicNet*.
+
+    Example:
+        >>> list(rankings(Config(), 0.5))
+        ['neural', 'rules', 'plogicnet', 'plogicnet*']
+    """
+    rerank = 0 if config.evaluation.rerank == "all" else config.evaluation.rerank
+    star = Combination(config.em.neural, lambda_, combine=config.em.combine, rerank=rerank)
+    named = {
+        "neural": Combination(constraint=False),
+        "rules": Combination(neural=False),
+        "plogicnet": Combination(),
+        "plogicnet*": star,
+    }
+    return named if config.em.neural else {"rules": named["rules"], "plogicnet*": star}
+
+
+def tie_breaker(config: Config, lambda_: float) -> Combination:
+    """pLogicNet*'s order over all candidates: what decides between predictions of equal probability."""
+    return replace(rankings(config, lambda_)["plogicnet*"], rerank=0)
+
+
+def choose_lambda(
+    graph: KnowledgeGraph, config: Config, neural: NeuralModel | None, rules: RuleScores, progress: Progress
+) -> tuple[float, dict[str, dict[str, float]]]:
+    """λ by the validation triples, and the figures of each ranking there."""
+    given = config.em.lambda_
+    # a λ of zero stands first, so that rules that add nothing are given nothing
+    grid = sorted(set(config.em.lambda_grid)) if given == "auto" else [float(given)]
+    if neural is None or not len(rules.reached):
+        grid = grid[:1] if given != "auto" else [0.0]
+    named = {f"λ={value!r}": rankings(config, value)["plogicnet*"] for value in grid}
+    compared = {name: s for name, s in rankings(config, 0.0).items() if name != "plogicnet*"} | named
+    ranks = rank(graph, "valid", neural, rules, compared, config.evaluation.batch_memory_mb, progress)
+    figures = {name: summary(r.realistic) for name, r in ranks.items()}
+    best = max(grid, key=lambda value: (figures[f"λ={value!r}"]["mrr"], -value))
+    kept = {name: figures[name] for name in compared if name not in named}
+    return best, kept | {"plogicnet*": figures[f"λ={best!r}"]}
+
+
+def merit(graph: KnowledgeGraph, config: Config, neural: NeuralModel) -> float:
+    """The neural model's own MRR on valid, by which its training may stop early."""
+    alone, memory = {"neural": Combination(constraint=False)}, config.evaluation.batch_memory_mb
+    ranks = rank(graph, "valid", neural, _no_rules(graph), alone, memory)
+    return float(summary(ranks["neural"].realistic)["mrr"])
+
+
+def _no_rules(graph: KnowledgeGraph) -> RuleScores:
+    none = TripleSet.of([], len(graph.entities))
+    n = len(graph.relations)
+    return RuleScores(none, np.zeros(0), np.zeros(n), np.zeros(n, dtype=bool), graph.observed)
+
+
+def rescale(graph: KnowledgeGraph, config: Config, neural: NeuralModel) -> None:
+    """Makes σ(score) of a softmax-trained model a probability, by validation triples against sampled corruptions."""
+    if not len(graph.valid):
+        return
+    labels = sample(graph, "valid", ["train", "valid"], config.seed)
+    scores = neural.score(labels.triples).double().cpu().numpy()
+    neural.rescale(*platt(scores, labels.label, labels.count))

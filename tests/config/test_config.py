@@ -1,0 +1,105 @@
+"""The settings: YAML in and out, --set, and errors that teach."""
+
+import dataclasses
+import re
+
+import pytest
+import yaml
+
+from plogicnet.config import Config, preset_names
+from plogicnet.support.errors import InputError
+
+
+def leaves(node: object, prefix: str = "") -> dict[str, object]:
+    found: dict[str, object] = {}
+    for f in dataclasses.fields(node):  # type: ignore[arg-type]
+        value, key = getattr(node, f.name), prefix + f.name.rstrip("_")
+        found |= leaves(value, key + ".") if dataclasses.is_dataclass(value) else {key: value}
+    return found
+
+
+def test_yaml_round_trip_of_the_defaults_and_of_changes() -> None:
+    changed = Config().with_assignments(["em.lambda=0.25", "rules.patterns=[inverse]", "neural.learning_rate=5e-05"])
+    for config in (Config(), changed):
+        assert Config().with_yaml(config.to_yaml(), "file") == config
+        assert Config().with_yaml(config.to_yaml(comments=True), "file") == config
+
+
+def test_every_setting_can_be_set_by_its_dotted_key_and_has_a_comment() -> None:
+    text = Config().to_yaml(comments=True)
+    plain = yaml.safe_load(text)
+    for key, value in leaves(Config()).items():
+        assert Config().with_values({key: list(value) if isinstance(value, tuple) else value}) == Config()
+        node = plain
+        for part in key.split("."):
+            node = node[part]
+        assert f"{key.split('.')[-1]}:" in text
+    assert all("#" in line for line in text.splitlines())
+
+
+def test_later_wins_over_earlier() -> None:
+    assert Config().with_assignments(["neural.vectors.dim=3", "neural.vectors.dim=5"]).kge.dim == 5
+
+
+@pytest.mark.parametrize(
+    ("assignment", "words"),
+    [
+        ("kge.dimm=3", ["unknown setting 'kge.dimm'", "Did you mean 'neural.vectors.dim'", "Known in kge:"]),
+        ("sede=3", ["unknown setting 'sede'", "'seed'"]),
+        ("neural.model=foo", ["neural.model: 'foo' is not allowed", "one of TransE, RotatE"]),
+        ("neural.vectors.dim=0", ["neural.vectors.dim: 0 is out of range; it is at least 1"]),
+        ("neural.vectors.dim=1.5", ["neural.vectors.dim: 1.5 is not allowed; a whole number"]),
+        ("seed=true", ["seed: True is not allowed; a whole number"]),
+        ("em.tau_triplet=1.5", ["em.tau_triplet: 1.5 is out of range; it is at least 0 and at most 1"]),
+        ("em.tau_triplet=.nan", ["out of range"]),
+        ("em.lambda=.inf", ["out of range"]),
+        ("em.lambda=much", ["em.lambda: 'much' is not allowed; a number or one of auto"]),
+        ("em.rules=1", ["em.rules: 1 is not allowed; true or false"]),
+        ("rules.patterns=inverse", ["'inverse' is not allowed; a list, as [inverse], each item one of composition, "]),
+        ("rules.patterns=inverse,symmetric", ["a list, as [inverse, symmetric], each item"]),
+        ("rules.patterns=circle", ["a list, as [composition], each item"]),
+        ("rules.patterns=[circle]", ["rules.patterns: ['circle'] is not allowed"]),
+        ("em.lambda_grid=much", ["em.lambda_grid: 'much' is not allowed; a list, as [0.5], each item a number"]),
+        ("mln.hidden_premises=true", ["one of false, sampled"]),
+        ("kge=3", ["kge holds the settings model, dim"]),
+        ("neural.vectors.dim.x=3", ["neural.vectors.dim is one value and holds no settings"]),
+        ("neural.vectors.dim", ["expected key=value"]),
+        ("neural.vectors.dim=[", ["no value in YAML"]),
+    ],
+)
+def test_a_mistake_is_named_with_the_nearest_key_or_the_allowed_values(assignment: str, words: list[str]) -> None:
+    with pytest.raises(InputError) as caught:
+        Config().with_assignments([assignment])
+    assert all(word in str(caught.value) for word in words), caught.value
+
+
+@pytest.mark.parametrize("key", [key for key, value in leaves(Config()).items() if isinstance(value, tuple)])
+def test_where_a_list_is_meant_the_message_shows_one_that_is_accepted(key: str) -> None:
+    item = leaves(Config())[key][-1]  # type: ignore[index]
+    with pytest.raises(InputError) as caught:
+        Config().with_assignments([f"{key}={item}"])
+    shown = re.findall(r"a list, as (\[.*?\])", str(caught.value))
+    assert leaves(Config().with_assignments([f"{key}={shown[0]}"]))[key] == (item,)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("kge:\n  dim: 3\n  dum: 4\n", "my.yaml, line 3, column 3: unknown setting 'kge.dum'"),
+        ("kge: {dim: x}\n", "my.yaml, line 1, column 7: neural.vectors.dim: 'x' is not allowed"),
+        ("kge: [\n", "my.yaml, line 2, column 1: not YAML"),
+        ("- 3\n", "my.yaml: expected settings"),
+    ],
+)
+def test_a_mistake_in_a_file_is_reported_with_its_place(text: str, words: str) -> None:
+    with pytest.raises(InputError) as caught:
+        Config().with_yaml(text, "my.yaml")
+    assert str(caught.value).startswith(words)
+
+
+def test_every_preset_loads() -> None:
+    assert "best/family" in preset_names()
+    for name in preset_names():
+        assert Config().with_preset(name) != Config()
+    with pytest.raises(InputError, match=r"unknown preset 'best/famly'\. Did you mean 'best/family'"):
+        Config().with_preset("best/famly")

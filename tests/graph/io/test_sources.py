@@ -1,0 +1,187 @@
+"""Reading graphs: files and directories in any names, data sets by name, and mistakes that say where they are."""
+
+import gzip
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from plogicnet.graph import KnowledgeGraph, open_graph, read_triples
+from plogicnet.graph.datasets.registry import available
+from plogicnet.support.errors import InputError
+from reference import odd_names
+
+Row = tuple[str, str, str]
+ROWS: list[Row] = [
+    ("anna", "knows", "ben"),
+    ("Zoë", "lives in", "北京"),
+    ('the "old" town', "it's", " leading and trailing "),
+    ("a, b; c", "#1", "\\N"),
+    ("NA", "null", "nan"),
+    ("'quoted'", '"', "x,y"),
+    ("007", "1.0", "7"),
+]
+
+
+def write(path: Path, rows: list[Row], end: str = "\n") -> Path:
+    data = "".join("\t".join(row) + end for row in rows).encode()
+    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+    return path
+
+
+def named(graph: KnowledgeGraph, split: str) -> list[Row]:
+    return [graph.names(row) for row in graph.split(split)]
+
+
+@pytest.mark.parametrize("suffix", [".txt", ".tsv", ".txt.gz", ".tsv.gz"])
+def test_a_directory(tmp_path: Path, suffix: str) -> None:
+    for split, rows in (("train", ROWS[:4] + ROWS[1:2]), ("valid", ROWS[4:5] * 3), ("test", ROWS[5:])):
+        write(tmp_path / (split + suffix), rows)
+    graph = open_graph(tmp_path)
+    assert graph.name == tmp_path.name
+    assert [named(graph, s) for s in ("train", "valid", "test")] == [ROWS[:4], ROWS[4:5], ROWS[5:]]
+    assert graph.duplicates == 3
+    assert graph.statistics()["unseen_entities"] == {"valid": 2, "test": 4}
+
+
+@pytest.mark.parametrize("file", ["family.tsv", "family.tsv.gz"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_one_file_is_all_training(tmp_path: Path, file: str, end: str) -> None:
+    graph = open_graph(str(write(tmp_path / file, ROWS, end)))
+    assert (graph.name, named(graph, "train")) == ("family", ROWS)
+    assert len(graph.valid) == len(graph.test) == 0
+
+
+def test_valid_and_test_may_be_missing_or_empty(tmp_path: Path) -> None:
+    write(tmp_path / "train.txt", ROWS)
+    write(tmp_path / "test.txt", [])
+    graph = open_graph(tmp_path)
+    assert (len(graph.train), len(graph.valid), len(graph.test)) == (len(ROWS), 0, 0)
+
+
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.tuples(odd_names(), odd_names(), odd_names()), min_size=1, max_size=6))
+@example([("\ufeff", "\u2028", "\x85")])
+def test_any_name_is_read_as_it_stands(tmp_path: Path, rows: list[Row]) -> None:
+    # one quote that is not closed makes all quotes of a TSV file parts of names
+    rows = [*rows, ('"a', "r", "b")]
+    write(tmp_path / "train.tsv", [("first", "line", "here"), *rows])
+    graph = open_graph(tmp_path)
+    assert named(graph, "train") == list(dict.fromkeys([("first", "line", "here"), *rows]))
+
+
+@pytest.mark.parametrize(
+    "text", ["a\tr\tb\na\tr\n", "a\tr\tb\tc\n", "a-r-b\n", "a\tr\tb\nc\tr\td\te\n"], ids=["2", "4", "1", "3 then 4"]
+)
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_a_wrong_number_of_columns_names_the_file(tmp_path: Path, text: str, suffix: str) -> None:
+    write(tmp_path / "train.tsv", ROWS)
+    bad = tmp_path / f"valid.tsv{suffix}"
+    bad.write_bytes(gzip.compress(text.encode()) if suffix else text.encode())
+    with pytest.raises(InputError, match=r"valid\.tsv.*, line [12]: . columns? where three are meant"):
+        open_graph(tmp_path)
+
+
+@pytest.mark.parametrize("data", [b"a\tr\tb\xff\n", b"\x1f\x8b broken"], ids=["no UTF-8", "no gzip"])
+def test_a_broken_file_is_named(tmp_path: Path, data: bytes) -> None:
+    file = tmp_path / ("train.txt.gz" if b"broken" in data else "train.txt")
+    file.write_bytes(data)
+    with pytest.raises(InputError, match=r"train\.txt"):
+        open_graph(tmp_path)
+
+
+def test_a_cut_off_gzip_is_named(tmp_path: Path) -> None:
+    data = gzip.compress("".join(f"e{i}\tr\te{i * 7919 % 1000}\n" for i in range(1_000)).encode())
+    (tmp_path / "train.txt.gz").write_bytes(data[: len(data) // 2])
+    with pytest.raises(InputError, match=r"train\.txt\.gz"):
+        open_graph(tmp_path)
+
+
+def test_no_train_file_and_no_triple(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no train file"):
+        open_graph(tmp_path)
+    write(tmp_path / "train.txt", [])
+    with pytest.raises(InputError, match="no triple"):
+        open_graph(tmp_path)
+
+
+def test_data_sets_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("kinship", "nations"):
+        (tmp_path / name).mkdir()
+        write(tmp_path / name / "train.txt.gz", ROWS)
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "README.md").touch()
+    monkeypatch.setenv("PLOGICNET_DATA", str(tmp_path))
+    assert available() == ["kinship", "nations"]
+    assert open_graph("nations").name == "nations"
+    with pytest.raises(InputError, match=r"no graph 'kinships'.*Did you mean 'kinship'"):
+        open_graph("kinships")
+    with pytest.raises(InputError, match=r"Known data sets: .*nations"):
+        open_graph("zzz")
+    with pytest.raises(InputError, match="no train file"):
+        open_graph("notes")
+
+
+def test_a_mistyped_path_is_told_what_lies_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine.tsv").write_text("a\tr\tb\n")
+    with pytest.raises(InputError, match=f"Did you mean '{tmp_path}/mine.tsv'"):
+        open_graph(tmp_path / "mime.tsv")
+    with pytest.raises(InputError, match="Known data sets"):
+        open_graph(tmp_path / "nowhere" / "mime.tsv")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match=r"Did you mean 'mine\.tsv'"):
+        open_graph("mime.tsv")
+
+
+def test_without_a_data_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PLOGICNET_DATA", raising=False)
+    assert available() == []
+    with pytest.raises(InputError, match="no graph 'no-nations': neither a file, a directory nor a data set"):
+        open_graph("no-nations")
+    monkeypatch.setenv("PLOGICNET_DATA", str(tmp_path / "missing"))
+    assert available() == []
+    with pytest.raises(InputError, match="no graph 'no-nations'"):
+        open_graph("no-nations")
+
+
+def test_read_triples(tmp_path: Path) -> None:
+    graph = KnowledgeGraph.from_names(ROWS)
+    asked = [ROWS[2], (ROWS[0][0], ROWS[1][1], ROWS[0][0])]
+    found = read_triples(write(tmp_path / "asked.tsv", asked), graph)
+    assert [graph.names(row) for row in found] == asked
+    assert read_triples(write(tmp_path / "none.tsv", []), graph).shape == (0, 3)
+    with pytest.raises(InputError, match=r"unknown entity 'ana'.*'anna'"):
+        read_triples(write(tmp_path / "asked.tsv", [("ana", "knows", "ben")]), graph)
+    with pytest.raises(InputError, match=r"missing\.tsv"):
+        read_triples(tmp_path / "missing.tsv", graph)
+
+
+# entities, relations, distinct triples of train, valid, test, and double lines, from datasets/README.md. The Countries
+# sets have one line of train twice, so one triple fewer than that table, which counts lines.
+COUNTS = {
+    "fb15k": (14_951, 1_345, 483_142, 50_000, 59_071, 0),
+    "wn18": (40_943, 18, 141_442, 5_000, 5_000, 0),
+    "fb15k-237": (14_541, 237, 272_115, 17_535, 20_466, 0),
+    "wn18rr": (40_943, 11, 86_835, 3_034, 3_134, 0),
+    "umls": (135, 46, 5_216, 652, 661, 0),
+    "kinship": (104, 25, 8_544, 1_068, 1_074, 0),
+    "nations": (14, 55, 1_592, 199, 201, 0),
+    "countries-s1": (271, 2, 1_110, 24, 24, 1),
+    "countries-s2": (271, 2, 1_062, 24, 24, 1),
+    "countries-s3": (271, 2, 984, 24, 24, 1),
+    "codex-s": (2_034, 42, 32_888, 1_827, 1_828, 0),
+}
+UNSEEN = {"fb15k-237": {"valid": 8, "test": 29}, "wn18rr": {"valid": 198, "test": 209}}
+
+
+@pytest.mark.parametrize("name", COUNTS)
+def test_the_published_counts(name: str) -> None:
+    root = os.environ.get("PLOGICNET_DATA")
+    if not root or not (Path(root) / name).is_dir():
+        pytest.skip(f"PLOGICNET_DATA is not set to a directory that holds {name}")
+    statistics = open_graph(name).statistics()
+    keys = ("entities", "relations", "train", "valid", "test", "duplicates")
+    assert tuple(statistics[key] for key in keys) == COUNTS[name]
+    assert name not in UNSEEN or statistics["unseen_entities"] == UNSEEN[name]

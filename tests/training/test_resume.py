@@ -1,0 +1,308 @@
+"""A training that was broken off anywhere goes on to the same files, byte for byte; what cannot go on is told so."""
+
+import json
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from plogicnet import PLogicNet
+from plogicnet.config import Config
+from plogicnet.graph import KnowledgeGraph
+from plogicnet.runs.directory import read_rules
+from plogicnet.support.errors import InputError
+from plogicnet.support.progress import Progress, silent
+from small import SMALL, family_rows, small_graph
+from stopping import StoppedError, different, files_of, stop_at
+
+WRITTEN = "=1.5: husband(X, Y) => wife(Y, X)\n0.25: parent(X, Y) & sibling(Y, Z) => parent(X, Z)\n"
+SOFTMAX = {"neural.model": "ComplEx", "neural.vectors.recipe": "one_vs_all", "neural.learning_rate": 0.1}
+VARIANTS: dict[str, tuple[dict[str, object], str | None]] = {
+    "sampled": ({}, None),
+    "one_vs_all, looked at": (SOFTMAX | {"neural.validate_every": 30, "neural.patience": 1}, None),
+    "warm": ({"em.warm_start": True}, None),
+    "sampled premises, soft": ({"mln.hidden_premises": "sampled", "em.targets": "soft"}, None),
+    "written, explicit negatives": ({"em.hidden_negatives": "explicit"}, WRITTEN),
+    "warm softmax with patience": (SOFTMAX | {"em.warm_start": True, "em.patience": 1, "em.iterations": 3}, WRITTEN),
+    "rules alone": ({"em.neural": False}, None),
+    "neural model alone": ({"em.rules": False}, None),
+}
+EVERYWHERE = ("sampled", "one_vs_all, looked at", "warm softmax with patience")
+"""These are broken off at every place, the others at the more telling ones."""
+TELLING = ("while mining", "before iteration 1 is saved", "in E-step 2, by Ctrl-C", "while finishing")
+Announce = Callable[[Mapping[str, Any]], None]
+
+
+def trained(
+    out: Path,
+    values: dict[str, object] | None = None,
+    rules: str | None = None,
+    progress: Progress = silent,
+    announce: Announce = lambda _: None,
+    graph: KnowledgeGraph | None = None,
+) -> PLogicNet:
+    config = Config().with_values(SMALL | {"neural.steps": 70} | (values or {}))
+    return PLogicNet(config).fit(graph or small_graph(), progress, rules, out, announce)
+
+
+def stop_after(iteration: int) -> Announce:
+    def announce(line: Mapping[str, Any]) -> None:
+        if line["iteration"] == iteration:
+            raise StoppedError
+
+    return announce
+
+
+def stops(values: dict[str, object]) -> dict[str, tuple[Progress, Announce]]:
+    """Where this training can be broken off."""
+
+    def quiet(_: Mapping[str, Any]) -> None:
+        pass
+
+    places: dict[str, tuple[Progress, Announce]] = {
+        "while validating": (stop_at("ranking valid"), quiet),
+        "before iteration 1 is saved": (silent, stop_after(1)),
+        "while finishing": (stop_at("ranking test"), quiet),
+    }
+    if values.get("em.rules", True):
+        places["while mining"] = (stop_at("mining"), quiet)
+    if values.get("em.neural", True):
+        places["as E-step 1 begins"] = (stop_at("training"), quiet)
+        places["in E-step 1, by Ctrl-C"] = (stop_at("training", 1, 50, KeyboardInterrupt), quiet)
+    if values.get("em.rules", True) and values.get("em.neural", True):
+        places["in E-step 2"] = (stop_at("training", 2, 50), quiet)
+        places["in E-step 2, by Ctrl-C"] = (stop_at("training", 2, 50, KeyboardInterrupt), quiet)
+        places["before iteration 2 is saved"] = (silent, stop_after(2))
+    if values.get("em.iterations") == 3:
+        places["in E-step 3, by Ctrl-C"] = (stop_at("training", 3, 50, KeyboardInterrupt), quiet)
+    return places
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_broken_off_anywhere_and_resumed_it_ends_the_same(name: str, tmp_path: Path) -> None:
+    values, rules = VARIANTS[name]
+    trained(tmp_path / "whole", values, rules)
+    for number, (place, (progress, announce)) in enumerate(stops(values).items()):
+        if name not in EVERYWHERE and place not in TELLING:
+            continue
+        run = tmp_path / str(number)
+        with pytest.raises((StoppedError, KeyboardInterrupt)):
+            trained(run, values, rules, progress, announce)
+        with pytest.raises(InputError, match="plogicnet resume"):
+            PLogicNet.load(run)
+        PLogicNet.resume(run)
+        assert different(tmp_path / "whole", run) == [], place
+
+
+def test_a_training_may_be_broken_off_again_and_again(tmp_path: Path) -> None:
+    values, rules = VARIANTS["warm softmax with patience"]
+    trained(tmp_path / "whole", values, rules)
+    with pytest.raises(KeyboardInterrupt):
+        trained(tmp_path / "run", values, rules, stop_at("training", 1, 50, KeyboardInterrupt))
+    for progress in (stop_at("ranking"), stop_at("training", 2, 50), stop_at("training", 1, 50, KeyboardInterrupt)):
+        with pytest.raises((StoppedError, KeyboardInterrupt)):
+            PLogicNet.resume(tmp_path / "run", progress=progress)
+    for iteration in (2, 3):
+        with pytest.raises(StoppedError):
+            PLogicNet.resume(tmp_path / "run", progress=stop_at("ranking test"), announce=stop_after(iteration))
+    PLogicNet.resume(tmp_path / "run")
+    assert different(tmp_path / "whole", tmp_path / "run") == []
+
+
+def test_what_a_kill_leaves_half_written_is_cleared(tmp_path: Path) -> None:
+    trained(tmp_path / "whole")
+    run = tmp_path / "run"
+    with pytest.raises(StoppedError):
+        trained(run, announce=stop_after(2))
+    for name in (
+        ".rules.tsv.123.part",
+        "checkpoint/1/.history.jsonl.123.part",
+        "checkpoint/.e_step.safetensors.1.part",
+    ):
+        (run / name).mkdir()
+        (run / name / ".tmp123456").write_text("half of it")
+    (run / "checkpoint" / "2").mkdir()  # as where the kill came before all of it was written
+    (run / "checkpoint" / "2" / "rules.tsv").write_text("half of it")
+    PLogicNet.resume(run)
+    assert different(tmp_path / "whole", run) == []
+
+
+# one that gains at each iteration, and one whose second is the best of four
+MORE: list[dict[str, object]] = [
+    {},
+    {"em.warm_start": True, "mln.hidden_premises": "sampled"},
+    SOFTMAX | {"em.patience": 2},
+]
+
+
+@pytest.mark.parametrize("values", MORE, ids=str)
+@pytest.mark.parametrize("before", [1, 3])
+def test_more_iterations_for_a_complete_run(values: dict[str, object], before: int, tmp_path: Path) -> None:
+    trained(tmp_path / "whole", values | {"em.iterations": 4}, WRITTEN)
+    run = tmp_path / "run"
+    trained(run, values | {"em.iterations": before}, WRITTEN)
+    more = {"em.iterations": 4}
+    with pytest.raises(KeyboardInterrupt):
+        PLogicNet.resume(run, more, stop_at("training", 1, 50, KeyboardInterrupt))
+    PLogicNet.resume(run)  # what was asked for is not forgotten
+    assert different(tmp_path / "whole", run) == []
+
+
+STALLING = SOFTMAX | {"em.patience": 1, "em.iterations": 9}
+
+
+def test_patience_keeps_the_best_iteration(tmp_path: Path) -> None:
+    """The iteration after the best ends the training, and stays in the history alone."""
+    model = trained(tmp_path / "run", STALLING)
+    kept = model.fitted.outcome.iteration
+    merits = [line["valid"]["plogicnet*"]["mrr"] for line in model.history]  # type: ignore[index]
+    assert len(merits) == kept + 1 < 9
+    assert merits.index(max(merits)) + 1 == kept
+    best = trained(tmp_path / "best", SOFTMAX | {"em.iterations": kept})
+    assert list(model.history[:kept]) == list(best.history)
+    assert different(tmp_path / "run", tmp_path / "best") == ["config.yaml", "history.jsonl", "metrics.json"]
+    metrics = [json.loads((tmp_path / name / "metrics.json").read_text()) for name in ("run", "best")]
+    assert metrics[0].pop("sha256") != metrics[1].pop("sha256")
+    assert metrics[0] == metrics[1]
+    loaded = PLogicNet.load(tmp_path / "run").fitted.outcome
+    assert (loaded.iteration, loaded.merit) == (kept, merits[kept - 1])
+
+
+def test_best_vectors_survive_a_stop(tmp_path: Path) -> None:
+    """The best iteration is the last one kept when training stops; going on must not train its vectors further."""
+    kept = trained(tmp_path / "whole", STALLING).fitted.outcome.iteration
+    with pytest.raises(StoppedError):
+        trained(tmp_path / "run", STALLING, progress=stop_at("training", kept + 1))
+    folders = sorted(p.name for p in (tmp_path / "run" / "checkpoint").iterdir() if p.is_dir())
+    assert folders == [str(i) for i in (kept - 1, kept) if i]
+    PLogicNet.resume(tmp_path / "run")
+    assert different(tmp_path / "whole", tmp_path / "run") == []
+
+
+def stopped_after_one(run: Path, values: dict[str, object]) -> Path:
+    with pytest.raises(StoppedError):
+        trained(run, values, progress=stop_at("training", 2))
+    return run / "checkpoint" / "1" / "neural.safetensors"
+
+
+def test_without_vectors_training_goes_on_from_an_iteration(tmp_path: Path) -> None:
+    trained(tmp_path / "whole")
+    stopped_after_one(tmp_path / "run", {}).unlink()
+    PLogicNet.resume(tmp_path / "run")
+    assert different(tmp_path / "whole", tmp_path / "run") == []
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"em.warm_start": True}, "checkpoint/1/neural.safetensors is missing, and with em.warm_start=true"),
+        ({"em.patience": 2}, "neural.safetensors is missing: the vectors of the best iteration"),
+    ],
+)
+def test_vectors_that_are_needed_are_missed(
+    values: dict[str, object], message: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The only iteration cannot be gone on from; training begins anew, where it can, and ends the same."""
+    trained(tmp_path / "whole", values)
+    stopped_after_one(tmp_path / "run", values).unlink()
+    shutil.copytree(tmp_path / "run", tmp_path / "saved")
+    PLogicNet.resume(tmp_path / "run")
+    assert message in caplog.text
+    assert "training begins anew" in caplog.text
+    assert different(tmp_path / "whole", tmp_path / "run") == []
+    (tmp_path / "saved" / "checkpoint" / "written.rules").unlink()  # as where a complete run was given more iterations
+    with pytest.raises(InputError, match=message):
+        PLogicNet.resume(tmp_path / "saved")
+
+
+def test_vectors_that_nothing_trains_again_are_missed(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    with pytest.raises(StoppedError):
+        trained(run, {"em.iterations": 1}, progress=stop_at("ranking test"))
+    (run / "checkpoint" / "1" / "neural.safetensors").unlink()
+    (run / "checkpoint" / "written.rules").unlink()
+    with pytest.raises(InputError, match=r"no EM iteration is left .* em\.iterations=2"):
+        PLogicNet.resume(run)
+    PLogicNet.resume(run, {"em.iterations": 2})
+    trained(tmp_path / "whole")
+    assert different(tmp_path / "whole", run) == []
+
+
+def test_nothing_to_resume(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"no run at .*nowhere: no such directory"):
+        PLogicNet.resume(tmp_path / "nowhere")
+    with pytest.raises(InputError, match="no run is here, or its training was stopped before anything was saved"):
+        PLogicNet.resume(tmp_path)
+    trained(tmp_path / "run", {"em.iterations": 1})
+    (tmp_path / "run" / "run.json").unlink()  # it is written when all that is needed is there
+    with pytest.raises(InputError, match="before anything was saved"):
+        PLogicNet.resume(tmp_path / "run")
+
+
+def test_a_newer_run_says_so(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    trained(run, {"em.iterations": 1})
+    (run / "run.json").write_text(json.dumps({"format": 2, "version": "9.9"}))
+    for call in (PLogicNet.load, PLogicNet.resume, read_rules):
+        with pytest.raises(InputError, match=r"written by plogicnet 9\.9, a newer version than this"):
+            call(run)
+
+
+def test_a_complete_run_is_not_trained_over_and_saving_over_it_leaves_nothing_behind(tmp_path: Path) -> None:
+    run, rows = tmp_path / "run", family_rows()
+    labelled = KnowledgeGraph.from_names(rows[:86], rows[86:102], rows[102:], "other")
+    labelled = KnowledgeGraph(
+        *("other", labelled.entities, labelled.relations, labelled.train, labelled.valid, labelled.test),
+        labels={"man0": "the first man"},
+    )
+    trained(run, {"em.iterations": 1}, graph=labelled)
+    with pytest.raises(InputError, match="a finished run is there"):
+        trained(run)
+    trained(tmp_path / "whole").save(run)
+    assert different(tmp_path / "whole", run) == []
+
+
+def test_a_model_saved_over_the_run_of_another_graph(tmp_path: Path) -> None:
+    run, rows = tmp_path / "run", [(f"p{i}", "next", f"p{i + 1}") for i in range(30)]
+    trained(run, {"em.iterations": 1}, graph=KnowledgeGraph.from_names(rows))
+    model = trained(tmp_path / "whole")
+    model.save(run)
+    assert different(tmp_path / "whole", run) == []
+    assert PLogicNet.load(run).evaluate() == model.evaluate()
+
+
+def test_a_run_whose_saving_failed_is_finished_by_resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = trained(tmp_path / "whole", rules=WRITTEN)
+
+    def fail(*_: object) -> None:
+        raise StoppedError
+
+    with monkeypatch.context() as patch:
+        patch.setattr("plogicnet.runs.directory.write", fail)
+        with pytest.raises(StoppedError):
+            model.save(tmp_path / "run")
+    PLogicNet.resume(tmp_path / "run")
+    assert different(tmp_path / "whole", tmp_path / "run") == []
+
+
+def test_a_run_of_a_graph_without_valid_is_resumed_with_what_it_held_out(tmp_path: Path) -> None:
+    rows = family_rows()
+    graph = KnowledgeGraph.from_names(rows[:100], [], rows[100:], "small")
+    trained(tmp_path / "whole", graph=graph)
+    with pytest.raises(StoppedError):
+        trained(tmp_path / "run", progress=stop_at("training", 2), graph=graph)
+    resumed = PLogicNet.resume(tmp_path / "run")
+    assert resumed.fitted.graph.held_out == 5
+    assert different(tmp_path / "whole", tmp_path / "run") == []
+
+
+def test_a_copy_of_a_stopped_run_goes_on_elsewhere(tmp_path: Path) -> None:
+    """A run directory needs no other file, and says nothing of where it was."""
+    stopped_after_one(tmp_path / "a", {})
+    shutil.copytree(tmp_path / "a", tmp_path / "b")
+    a, b = (PLogicNet.resume(tmp_path / name) for name in "ab")
+    assert files_of(tmp_path / "a") == files_of(tmp_path / "b")
+    np.testing.assert_array_equal(a.fitted.outcome.hidden_q, b.fitted.outcome.hidden_q)

@@ -10,14 +10,14 @@ there is to choose from, and the penalties, were set after trials on UMLS and Ki
 import argparse
 import json
 import sys
-import tempfile
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from plogicnet import PLogicNet
 from plogicnet.config import Config
+from plogicnet.evaluation.figures import SplitFigures
+from plogicnet.evaluation.seeds import mean_and_sd
 from plogicnet.graph import KnowledgeGraph, open_graph
 from results import ROOT, save
 
@@ -58,26 +58,25 @@ CHOICES: dict[str, tuple[str, tuple[float, ...]]] = {
 }
 ALONE: dict[str, dict[str, object]] = {"MLN": {"em.neural": False}, "BLP": {"system": "blp"}}
 SHOWN = ("ComplEx", "RUGE", "NNE-AER", "pLogicNet", "pLogicNet*", "MLN", "BLP")
-FIGURES = ("mr", "mrr", "hits_at_1", "hits_at_3", "hits_at_10")
-PAGE = ROOT / "docs" / "baselines.md"
+PAGE = ROOT / "docs" / "systems.md"
 SAVED = ROOT / "docs" / "results" / "baselines.json"
 BEGIN, END = "<!-- made by `python benchmarks/baselines.py` -->", "<!-- end -->"
 
 
-def fitted(graph: KnowledgeGraph, values: dict[str, object], seed: int, shared: Path | None = None) -> PLogicNet:
+def fitted(graph: KnowledgeGraph, values: dict[str, object], seed: int) -> PLogicNet:
     """A model with what is the same for all and these settings."""
     system = {key: values[key] for key in ("system",) if key in values}  # it sets what the rest may set again
-    return PLogicNet(Config(seed=seed).with_values(system | SAME | values)).fit(graph, shared=shared)
+    return PLogicNet(Config(seed=seed).with_values(system | SAME | values)).fit(graph)
 
 
 def figures_of(model: PLogicNet, system: str) -> dict[str, float]:
-    """The test figures of a system."""
+    """The test figures of a ranking."""
     metrics: Any = model.metrics
-    return {key: metrics["test"][system][key] for key in FIGURES}
+    return dict(SplitFigures.of_json(metrics["test"]).rankings[system].overall)
 
 
 def merit(model: PLogicNet) -> float:
-    """The MRR on validation of the vectors alone."""
+    """The MRR on validation of the neural model alone."""
     metrics: Any = model.metrics
     return float(metrics["valid"]["neural"]["mrr"])
 
@@ -86,9 +85,7 @@ def measure(graph: KnowledgeGraph, way: str, seed: int) -> dict[str, Any]:
     """One seed of one way: each system's test figures, and what was chosen on validation."""
     steps = max(STEPS[way], PASSES * len(graph.train) // int(str(SAME["neural.batch"])))
     settings: dict[str, object] = WAYS[way] | {"neural.steps": steps}
-    with tempfile.TemporaryDirectory() as folder:  # pLogicNet begins with the vectors of ComplEx alone
-        alone = fitted(graph, settings | {"em.rules": False}, seed, Path(folder))
-        both = fitted(graph, settings, seed, Path(folder))
+    alone, both = fitted(graph, settings | {"em.rules": False}, seed), fitted(graph, settings, seed)
     row: dict[str, Any] = {"ComplEx": figures_of(alone, "neural")}
     for name, (key, values) in CHOICES.items():
         system: dict[str, object] = {"system": name.lower().replace("-", "_")}
@@ -126,10 +123,7 @@ def together(rows: list[dict[str, Any]]) -> dict[str, Any]:
     result: dict[str, Any] = {}
     for name in SHOWN:
         if name in rows[0]:
-            columns = {key: [row[name][key] for row in rows] for key in FIGURES}
-            result[name] = {
-                key: {"mean": float(np.mean(v)), "sd": float(np.std(v, ddof=1))} for key, v in columns.items()
-            }
+            result[name] = {key: mean_and_sd([row[name][key] for row in rows]) for key in rows[0][name]}
     return result | {"by_seed": rows}
 
 
@@ -171,7 +165,7 @@ def measured(seeds: list[int]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measures, saves docs/results/baselines.json, and writes the table of docs/baselines.md."""
+    """Measures, saves docs/results/baselines.json, and writes the table of docs/systems.md."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--datasets", default=",".join(DATASETS))
     parser.add_argument("--seeds", default="0,1,2")

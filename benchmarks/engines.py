@@ -4,19 +4,21 @@ import json
 import sys
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from plogicnet import config
 from plogicnet.graph import IntArray, open_graph
-from plogicnet.grounding import Counting, Groundings, Mined, chains_of, ground_network, mine
-from plogicnet.grounding.sql import clause_of, count_sql, ground_sql, mine_sql
+from plogicnet.grounding.engine import Counting, Job, Mined, Resources
+from plogicnet.grounding.groundings import Grounded
+from plogicnet.grounding.native.engine import NATIVE
+from plogicnet.grounding.sql.duckdb import SQL
 from results import save
 
 T = TypeVar("T")
 LOW = config.MinPrecision(0.1, 0.1, 0.1, 0.1)
-CASES: list[tuple[str, Counting, config.MinPrecision]] = [
+CASES: list[tuple[str, Counting, Any]] = [
     ("fb15k-237", "distinct", config.MinPrecision()),
     ("fb15k-237", "paths", config.MinPrecision()),
     ("fb15k", "distinct", config.MinPrecision()),
@@ -25,9 +27,10 @@ CASES: list[tuple[str, Counting, config.MinPrecision]] = [
 ]
 
 
-def rows(network: Groundings) -> IntArray:
+def rows(network: Grounded) -> IntArray:
     """Rule, hypothesis and premises of each grounding, sorted."""
-    found = np.column_stack([network.rule, network.hypothesis, np.sort(network.premises, axis=1)])
+    arrays = network.arrays()
+    found = np.column_stack([arrays.rule, arrays.hypothesis, np.sort(arrays.premises, axis=1)])
     return np.asarray(found[np.lexsort(found.T[::-1])])
 
 
@@ -43,7 +46,7 @@ def differences(native: Mined, sql: Mined) -> list[str]:
     return [name for name, equal in same.items() if not equal]
 
 
-def compare(name: str, counting: Counting, least: config.MinPrecision) -> dict[str, object]:
+def compare(name: str, counting: Counting, least: Any) -> dict[str, object]:
     """Both engines on one data set: their counts, which must be the same, and their seconds."""
     graph = open_graph(name)
     settings = config.Rules(counting=counting, min_precision=least)
@@ -55,14 +58,12 @@ def compare(name: str, counting: Counting, least: config.MinPrecision) -> dict[s
         seconds[part] = round(time.perf_counter() - start, 2)
         return done
 
-    native = timed("native mine", lambda: mine(graph, settings))
-    sql = timed("sql mine", lambda: mine_sql(graph, settings))
-    wrong = differences(native, sql)
-    chains = chains_of(native.rules, graph)
-    clauses = [clause_of(rule, graph) for rule in native.rules.rules]
-    grounded = timed("native ground", lambda: ground_network(graph.observed, chains, counting))
-    found = timed("sql ground", lambda: ground_sql(graph.observed, clauses, counting))
-    counts = timed("sql count", lambda: count_sql(graph.observed, clauses, counting))
+    native = timed("native mine", lambda: NATIVE.mine(graph, settings, Resources()))
+    sql = timed("sql mine", lambda: SQL.mine(graph, settings, Resources()))
+    wrong, job = differences(native, sql), Job(graph, native.rules.rules, counting)
+    grounded = timed("native ground", lambda: NATIVE.ground(job))
+    found = timed("sql ground", lambda: SQL.ground(job))
+    counts = timed("sql count", lambda: SQL.count(job))
     wrong += [] if np.array_equal(grounded.hidden, found.hidden) else ["hidden"]
     wrong += [] if np.array_equal(rows(grounded), rows(found)) else ["groundings"]
     wrong += [] if np.array_equal(counts, [native.rules.support, native.rules.hits]) else ["counts of written rules"]
@@ -73,7 +74,7 @@ def compare(name: str, counting: Counting, least: config.MinPrecision) -> dict[s
         "candidates": native.candidates,
         "rules": len(native.rules),
         "hidden": len(grounded.hidden),
-        "groundings": len(grounded.rule),
+        "groundings": grounded.size,
         "different": wrong,
         "seconds": seconds,
     }

@@ -1,6 +1,5 @@
 """The demo family over five seeds: each half alone, pLogicNet, pLogicNet*, and the neural model that no rule taught."""
 
-import statistics
 import sys
 from typing import Any
 
@@ -8,6 +7,7 @@ from rich.console import Console
 from rich.table import Table
 
 from plogicnet.config import Config
+from plogicnet.evaluation.seeds import mean_and_sd
 from plogicnet.graph import demo_family
 from plogicnet.model import PLogicNet
 from results import save
@@ -45,7 +45,7 @@ def main() -> None:
     summary: dict[str, dict[str, float]] = {}
     for name in (*ROWS, "lambda"):
         values = [m[name] for m in measured]
-        summary[name] = {"mean": statistics.mean(values), "sd": statistics.stdev(values)}
+        summary[name] = mean_and_sd(values)
         table.add_row(name, *(f"{v:.3f}" for v in values), *(f"{v:.3f}" for v in summary[name].values()))
     Console().print(table)
     print(save("family", {"seeds": list(SEEDS), "test_mrr": summary, "by_seed": measured}))

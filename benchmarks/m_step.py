@@ -17,9 +17,11 @@ from rich.console import Console
 from rich.table import Table
 from scipy import sparse
 
-from plogicnet.config import Config
+from plogicnet.config import MLN, Config
 from plogicnet.graph import RELATION, FloatArray, open_graph
-from plogicnet.grounding import chains_of, ground_network, mine
+from plogicnet.grounding.network import Network
+from plogicnet.grounding.rows import Rows
+from plogicnet.grounding.rulebook import find_rules
 from plogicnet.mln import Pseudolikelihood, ascend, base_log_odds, features, learn_weights
 from plogicnet.mln.conditional import Aggregate
 from results import save
@@ -47,12 +49,11 @@ def main() -> None:
 
 def measure(name: str, threshold: float) -> tuple[dict[str, object], dict[str, dict[str, float]]]:
     """One data set: what the M-step is given, and each solver's figures."""
-    patterns = ("composition", "inverse", "symmetric", "subrelation")
-    thresholds = {f"rules.min_precision.{pattern}": threshold for pattern in patterns}
+    thresholds = {f"rules.min_precision.{pattern}": threshold for pattern in Config().rules.patterns}
     config = Config().with_values({"rules.counting": "paths", **thresholds})
     graph = open_graph(name)
-    rules = mine(graph, config.rules).rules
-    network = ground_network(graph.observed, chains_of(rules, graph), "paths")
+    rules = find_rules(graph, config).rules
+    network = Network.of(graph, rules.rules, config).groundings
     hidden = ~network.observed
     target = np.ones(len(hidden))
     target[hidden] = np.random.default_rng(0).random(int(hidden.sum())) ** 2
@@ -66,11 +67,11 @@ def measure(name: str, threshold: float) -> tuple[dict[str, object], dict[str, d
     solvers: dict[str, dict[str, float]] = {}
     objectives = {a: Pseudolikelihood(matrix, base, target, config.mln.l2) for a, matrix in matrices.items()}
     for aggregate, objective in objectives.items():
-        newton = partial(learn_weights, objective, config.mln)
+        newton = partial(learned, objective, config.mln)
         solvers[f"{aggregate}: Newton"] = timed(objective, newton, REPEATS)
         memory.append(peak_rss_mb())
     for aggregate, objective in objectives.items():
-        ascent = partial(learn_weights, objective, paper)
+        ascent = partial(learned, objective, paper)
         solvers[f"{aggregate}: {steps} steps of ascent, equal triples merged"] = timed(objective, ascent)
     ascent = partial(ascend, objectives["mean"], step, steps)
     solvers[f"mean: {steps} steps of ascent"] = timed(objectives["mean"], ascent)
@@ -103,11 +104,16 @@ def timed(objective: Pseudolikelihood, solve: Callable[[], FloatArray], repeats:
     }
 
 
+def learned(objective: Pseudolikelihood, settings: MLN) -> FloatArray:
+    """The weights, the merging of equal triples included."""
+    return learn_weights(Rows.of(objective.matrix, objective.base), objective.target, settings)
+
+
 def compile_once() -> None:
     """Takes the compiling, or the loading of what was compiled before, out of the times."""
     one = sparse.csr_array(np.ones((1, 1)))
     one.indices, one.indptr = one.indices.astype(np.int32), one.indptr.astype(np.int32)
-    learn_weights(Pseudolikelihood(one, np.zeros(1), np.ones(1), 1.0), Config().mln)
+    learned(Pseudolikelihood(one, np.zeros(1), np.ones(1), 1.0), Config().mln)
 
 
 def peak_rss_mb() -> int:

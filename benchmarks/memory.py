@@ -1,7 +1,8 @@
 """Peak memory of the real commands, without a limit and within some: what --memory-limit keeps to.
 
-Each command is a process of its own, started by a small one, so that its peak (ru_maxrss) is its own. A refusal says
-what would be needed; its peak is the program's until then. Trainings are of a few steps: memory does not hang on more.
+Each command is a process of its own, started by a small one, so that its peak (ru_maxrss) is its own. A refusal states
+what would be needed; its peak is the program's until then. Trainings have few steps: memory does
+not depend on their number.
 """
 
 import argparse

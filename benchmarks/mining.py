@@ -70,7 +70,7 @@ def floor(name: str) -> dict[str, object]:
     """Seconds of the bare passes."""
     from numba import njit
 
-    from plogicnet.grounding.native import Runs
+    from plogicnet.grounding.native.compositions import Runs
 
     @njit
     def touch(tail, begin, _marks):  # type: ignore[no-untyped-def]
@@ -113,7 +113,8 @@ def engine(name: str, which: str, settings: dict[str, object]) -> dict[str, obje
     """Seconds of mining and grounding, what came out, and the peak memory."""
     from plogicnet.config import Config
     from plogicnet.graph import demo_family
-    from plogicnet.grounding import Network, find_rules
+    from plogicnet.grounding.network import Network
+    from plogicnet.grounding.rulebook import find_rules
 
     config = Config().with_values({"grounding.engine": which, **settings})
 
@@ -121,8 +122,7 @@ def engine(name: str, which: str, settings: dict[str, object]) -> dict[str, obje
         start = time.perf_counter()
         found = find_rules(graph, config)
         mined = time.perf_counter()
-        network = Network(graph, found.rules.rules, config.rules.counting, settings=config.grounding)
-        grounded = network.groundings
+        grounded = Network.of(graph, found.rules.rules, config).grounded
         return mined - start, time.perf_counter() - mined, found, grounded
 
     both(demo_family())  # compiles, or loads what is compiled
@@ -130,7 +130,7 @@ def engine(name: str, which: str, settings: dict[str, object]) -> dict[str, obje
     runs = [both(graph) for _ in range(3 if which == "native" and len(graph.train) < 1_000_000 else 1)]
     mine, ground, found, grounded = sorted(runs, key=lambda run: run[0] + run[1])[len(runs) // 2]
     counts = {"candidates": found.candidates, "rules": len(found.rules)}  # type: ignore[attr-defined]
-    counts |= {"hidden": len(grounded.hidden), "groundings": len(grounded.rule)}  # type: ignore[attr-defined]
+    counts |= {"hidden": len(grounded.hidden), "groundings": grounded.size}  # type: ignore[attr-defined]
     return {**counts, "mine": round(mine, 3), "ground": round(ground, 3), "peak_mb": peak_mb()}
 
 

@@ -21,14 +21,16 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from plogicnet import PLogicNet, prediction
+from plogicnet import PLogicNet
 from plogicnet.config import Config
-from plogicnet.evaluation import Calibration, columns_of
+from plogicnet.evaluation.calibration import Calibration, columns_of
 from plogicnet.graph import HEAD, OPEN, RELATION, TAIL, IntArray, KnowledgeGraph, open_graph
-from plogicnet.grounding import find_rules
+from plogicnet.grounding.rulebook import find_rules
+from plogicnet.inference import prediction
 from plogicnet.inference.fitted import Fitted
 from plogicnet.mln import m_step
-from plogicnet.training.em import begin, ties
+from plogicnet.training.em import begin
+from plogicnet.training.hooks import Hooks
 from results import save
 
 MODELS = {"ComplEx": "dot product", "TransE": "distance"}
@@ -43,7 +45,7 @@ def make_model(graph: KnowledgeGraph, name: str, dim: int, threads: int) -> PLog
     values = {"neural.model": name, "neural.vectors.dim": dim, "device": "cpu", "threads": threads}
     config = Config().with_values(values)
     mined = find_rules(graph, config, [])
-    start = begin(graph, config, mined.rules, mined.constraints)
+    start = begin(graph, config, mined.rules, mined.constraints, Hooks())
     neural: Any = start.neural
     generator = torch.Generator().manual_seed(0)
     for table in (neural.entity, neural.relation):
@@ -55,7 +57,7 @@ def make_model(graph: KnowledgeGraph, name: str, dim: int, threads: int) -> PLog
     spread = float(columns[:, 0].std())
     calibration = Calibration(-float(np.quantile(columns[:, 0], 1 - WRITTEN)) / spread, 1 / spread, 2.0, 0.0)
     model = PLogicNet(config)
-    model._fitted = Fitted(graph, outcome, calibration, mined.candidates, ties(config, outcome))
+    model._fitted = Fitted.of(graph, config, outcome, calibration, mined.candidates)
     model.metrics = {
         "lambda": 1.0,
         "calibration": calibration.to_json(),

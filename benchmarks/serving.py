@@ -1,7 +1,7 @@
 """Requests a second and latencies of `plogicnet serve` at FB15k-237's size, by wrk on loopback.
 
 The run is trained briefly first, with vectors of dimension 200 and rules mined as usual: what is measured is serving,
-and it does not hang on how good the vectors are. Beside predict and explain stands the floor: an answer that the
+and it does not depend on how good the vectors are. Beside predict and explain stands the floor: an answer that the
 server remembers, which is what HTTP alone takes. Queries are drawn from the training triples, each asked once or
 twice in a measurement, so that hardly any is remembered. Needs wrk (Debian: apt install wrk) and the extra web.
 """
@@ -112,6 +112,7 @@ def main() -> None:
     if shutil.which("wrk") is None:
         parser.error("wrk is not installed (Debian: apt install wrk)")
     from plogicnet.model import PLogicNet
+    from plogicnet.neural.vectors.settings import VectorSettings
 
     figures: dict[str, dict[str, dict[str, float]]] = {}
     with tempfile.TemporaryDirectory() as folder:
@@ -120,8 +121,9 @@ def main() -> None:
             train(run)
         model = PLogicNet.load(run)
         asked = questions(model.fitted.graph)
-        about = {"graph": model.fitted.graph.name, "dim": model.config.kge.dim, "rules": len(model.rules)}
-        about |= {"model": model.config.kge.model, "steps": model.config.kge.steps}
+        settings = VectorSettings.of(model.config.neural)
+        about = {"graph": model.fitted.graph.name, "dim": settings.dim, "rules": len(model.rules)}
+        about |= {"model": settings.model, "steps": settings.steps}
         del model
         with serving(run) as address:
             for kind, paths in asked.items():

@@ -13,40 +13,37 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
+from plogicnet.evaluation.figures import SplitFigures
+from plogicnet.evaluation.seeds import mean_and_sd
 from results import save
 
 DATASETS = ("umls", "kinship", "codex-s")
 MODELS = ("TransE", "RotatE", "DistMult", "ComplEx", "HolE", "ConvE")
 INSIDE = ("TransE", "ComplEx", "RotatE")
-FIGURES = ("mr", "mrr", "hits_at_1", "hits_at_3", "hits_at_10")
 
 
-def plogicnet(*words: str) -> dict[str, Any]:
-    """Runs a command and gives its JSON."""
+def plogicnet(*words: str) -> SplitFigures:
+    """Runs a command and returns its figures on test."""
     command = [sys.executable, "-m", "plogicnet", *words, "--threads", "1", "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"{' '.join(command)}\n{done.stderr}")
-    figures: dict[str, Any] = json.loads(done.stdout)
-    return figures
+    return SplitFigures.of_json(json.loads(done.stdout)["test"])
 
 
 def measure(dataset: str, model: str, seed: int, device: str, folder: Path) -> dict[str, Any]:
     """One seed: test figures of each system, λ, and the Brier scores."""
     run = str(folder / f"{dataset}-{model}-{seed}")
     where = ("--preset", f"best/{dataset}-{model.lower()}", "--seed", str(seed), "--device", device, "--out", run)
-    first = plogicnet("train", dataset, *where, "--set", "em.iterations=1")["test"]
+    first = plogicnet("train", dataset, *where, "--set", "em.iterations=1").rankings
     row = {"neural model on observed facts": first["neural"], "the same with constraint": first["plogicnet"]}
     if model not in INSIDE:
-        return {name: {k: figures[k] for k in FIGURES} for name, figures in row.items()}
-    both = plogicnet("resume", run, "--set", "em.iterations=2")["test"]
-    row |= {name: both[name] for name in ("neural", "rules", "plogicnet", "plogicnet*")}
-    about = {"lambda": both["lambda"], "brier": both["calibration"]["brier"]}
-    about["uncalibrated brier"] = both["calibration"]["uncalibrated"]["brier"]
-    curve = both["calibration"]["curve"]
-    return {name: {k: figures[k] for k in FIGURES} for name, figures in row.items()} | about | {"curve": curve}
+        return {name: figures.overall for name, figures in row.items()}
+    both = plogicnet("resume", run, "--set", "em.iterations=2")
+    quality = both.calibration.to_json()
+    about = {"lambda": both.lambda_, "brier": quality["brier"], "uncalibrated brier": quality["uncalibrated"]["brier"]}
+    row |= both.rankings
+    return {name: figures.overall for name, figures in row.items()} | about | {"curve": quality["curve"]}
 
 
 def together(measured: list[dict[str, Any]]) -> dict[str, Any]:
@@ -56,14 +53,10 @@ def together(measured: list[dict[str, Any]]) -> dict[str, Any]:
         if name == "curve":
             figures[name] = [m[name] for m in measured]
         elif isinstance(value, dict):
-            figures[name] = {k: _spread([m[name][k] for m in measured]) for k in FIGURES}
+            figures[name] = {k: mean_and_sd([m[name][k] for m in measured]) for k in value}
         else:
-            figures[name] = _spread([m[name] for m in measured])
+            figures[name] = mean_and_sd([m[name] for m in measured])
     return figures
-
-
-def _spread(values: list[float]) -> dict[str, float]:
-    return {"mean": float(np.mean(values)), "sd": float(np.std(values, ddof=1)) if len(values) > 1 else 0.0}
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Neural models: ours beside PyKEEN in the same run: training triples and evaluation queries a second, peak memory.
+"""Vectors: ours beside PyKEEN in the same run: training triples and evaluation queries a second, peak memory.
 
 Both train the same model with the same dimension, batch and number of negatives a positive by the self-adversarial
 loss and Adam, and rank the same test triples with the same filter. Ours leaves out negatives that are known positives;
@@ -54,8 +54,7 @@ def rate(work: Callable[[int], object], units: int) -> float:
 
 def our_training(graph: KnowledgeGraph, a: argparse.Namespace) -> float:
     """Training triples a second of ours."""
-    from plogicnet.neural.protocol import Examples
-    from plogicnet.neural.vectors.model import VectorModel
+    from plogicnet.neural.protocol import Examples, make_model
 
     def fit(steps: int) -> None:
         settings = config.Config().with_values(
@@ -66,9 +65,10 @@ def our_training(graph: KnowledgeGraph, a: argparse.Namespace) -> float:
                 "neural.vectors.negatives": a.negatives,
                 "neural.vectors.share_negatives": a.share,
                 "neural.steps": steps,
+                "device": "cpu",
             }
         )
-        VectorModel(len(graph.entities), len(graph.relations), settings.kge, "cpu").fit(Examples.of(graph.train), 0)
+        make_model(graph, settings).fit(Examples.of(graph.train), 0)
 
     return float(a.batch) * rate(fit, a.steps)
 
@@ -95,10 +95,10 @@ def pykeens_training(graph: KnowledgeGraph, a: argparse.Namespace) -> float:
 
 def our_evaluation(graph: KnowledgeGraph, a: argparse.Namespace) -> float:
     """Queries a second of ours."""
-    from plogicnet.evaluation import Combination, rank
+    from plogicnet.evaluation.orders import Combination
+    from plogicnet.evaluation.ranking import rank
     from plogicnet.mln import RuleScores
-    from plogicnet.neural.protocol import Examples
-    from plogicnet.neural.vectors.model import VectorModel
+    from plogicnet.neural.protocol import Examples, make_model
 
     values = {
         "neural.model": a.model,
@@ -106,8 +106,9 @@ def our_evaluation(graph: KnowledgeGraph, a: argparse.Namespace) -> float:
         "neural.steps": 1,
         "neural.batch": 64,
         "neural.vectors.negatives": 4,
+        "device": "cpu",
     }
-    model = VectorModel(len(graph.entities), len(graph.relations), config.Config().with_values(values).kge, "cpu")
+    model = make_model(graph, config.Config().with_values(values))
     model.fit(Examples.of(graph.train), 0)
     n = len(graph.relations)
     nothing = TripleSet.of([], len(graph.entities))
@@ -230,7 +231,7 @@ def options() -> argparse.Namespace:
 
 
 def main() -> None:
-    """Prints the table and saves docs/results/embedding.json."""
+    """Prints the table and saves docs/results/vectors.json."""
     a = options()
     if a.who:
         print(json.dumps(measure(a)))
@@ -245,7 +246,7 @@ def main() -> None:
                 table.add_row(model, part, name, *(str(x) for x in dict(figures).values()))  # type: ignore[call-overload]
     Console().print(table)
     kept = ("dataset", "dim", "batch", "negatives", "steps", "test", "rounds", "threads")
-    print(save("neural", {k: getattr(a, k) for k in kept} | {"measured": measured}))
+    print(save("vectors", {k: getattr(a, k) for k in kept} | {"measured": measured}))
 
 
 if __name__ == "__main__":

@@ -16,11 +16,7 @@ LONGEST_INPUT = 2_048
 
 
 def campaign(target: str, minutes: float) -> dict[str, object]:
-    """One target's figures; what makes it fail is left in its corpus as finding-*, and kept there as fixed-*.
-
-    Example:
-        >>> campaign("rule_syntax", minutes=5)  # doctest: +SKIP
-    """
+    """One target's figures; what makes it fail is left in its corpus as finding-*, and kept there as fixed-*."""
     kept = CORPUS / target
     with tempfile.TemporaryDirectory() as grown:
         command = [

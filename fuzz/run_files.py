@@ -1,17 +1,21 @@
 """Fuzzing the small files of a run: whatever is in one of them, the run opens and answers, or an InputError."""
 
 import json
+import sys
 import tempfile
 from functools import cache
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
 from plogicnet import PLogicNet
 from plogicnet.config import Config
 from plogicnet.graph import KnowledgeGraph
 from plogicnet.support.errors import InputError
+from stopping import resealed
 
 NAMES = ("metrics.json", "history.jsonl", "run.json", "entities.tsv", "labels.tsv")
-SETTINGS = {"kge": {"dim": 4, "steps": 2}, "em": {"iterations": 1}, "device": "cpu", "threads": 1}
+SETTINGS = {"neural": {"steps": 2, "vectors": {"dim": 4}}, "em": {"iterations": 1}, "device": "cpu", "threads": 1}
 
 
 @cache
@@ -22,29 +26,31 @@ def _run() -> Path:
     model = PLogicNet(Config().with_yaml(json.dumps(SETTINGS), "fuzz")).fit(graph)
     run = Path(tempfile.mkdtemp(prefix="plogicnet-fuzz-")) / "run"
     model.save(run)
-    # only what is not usual: YAML is slow to read, and has a target of its own
+    # only what is not the default: YAML is slow to read, and has a target of its own
     (run / "config.yaml").write_text(json.dumps(SETTINGS))
-    return run
+    return resealed(run)
 
 
 def one_input(data: bytes) -> None:
     """Puts the bytes in the place of one file, which the first of them chooses, or appends them to it; and opens it.
+
+    The checksums are made to match, as in a run that was made to do harm.
 
     Example:
         >>> one_input(b"0{}")
     """
     if not data:
         return
-    run, file = _run(), _run() / NAMES[(data[0] - ord("0")) % len(NAMES)]
-    whole = file.read_bytes() if file.is_file() else None
-    file.write_bytes((whole or b"" if data[0] >= ord("a") else b"") + data[1:])
+    run, name = _run(), NAMES[(data[0] - ord("0")) % len(NAMES)]
+    before = {other: (run / other).read_bytes() for other in NAMES if (run / other).is_file()}
+    (run / name).write_bytes((before.get(name, b"") if data[0] >= ord("a") else b"") + data[1:])
     try:
-        model = PLogicNet.load(run)
+        model = PLogicNet.load(resealed(run))
         model.predict("man0", "husband")
-        json.dumps([model.rules.rows(), model.metrics, model.history])
+        json.dumps([model.rules.rows(), model.metrics, [line.to_json() for line in model.history]])
     except InputError:
         pass
     finally:
-        file.unlink()
-        if whole is not None:
-            file.write_bytes(whole)
+        (run / name).unlink()
+        for other, content in before.items():
+            (run / other).write_bytes(content)

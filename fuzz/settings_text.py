@@ -8,7 +8,7 @@ def one_input(data: bytes) -> None:
     """Reads the bytes as a YAML file; and where there is an =, as what follows --set.
 
     Example:
-        >>> one_input(b"kge: {dim: 64}")
+        >>> one_input(b"neural: {vectors: {dim: 64}}")
     """
     text = data.decode("utf-8", errors="replace")
     for as_file in (True, False):

@@ -15,8 +15,8 @@ ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "licences.md"
 TOOLS = ("dev", "fuzz")
 """Extras that no user of the program needs."""
-TOLD = {"atheris": "Apache-2.0", "pykeen": "MIT"}
-"""What a project's licence file says, where the package does not say it itself or is seldom installed."""
+BY_HAND = {"atheris": "Apache-2.0", "pykeen": "MIT"}
+"""The licence in the file of a project whose package does not name it, or is seldom installed."""
 CLASSIFIER = "License :: OSI Approved :: "
 SHORT = 80
 """A longer text is the licence itself, not its name."""
@@ -67,7 +67,7 @@ def _needs(name: str) -> Iterator[str]:
 
 
 def licence(name: str) -> str:
-    """The licence's name as the package's own metadata tell it, or empty.
+    """The licence's name from the package's own metadata, or empty.
 
     Example:
         >>> licence("typer")
@@ -76,11 +76,11 @@ def licence(name: str) -> str:
     try:
         about = cast(Message, metadata(name))
     except PackageNotFoundError:
-        return TOLD.get(name, "")
+        return BY_HAND.get(name, "")
     classifiers = [c.removeprefix(CLASSIFIER) for c in about.get_all("Classifier") or [] if c.startswith(CLASSIFIER)]
     text = re.sub(r"\s+", " ", about.get("License") or "").strip()
     short = text if len(text) < SHORT and not text.startswith("Copyright") else ""
-    return about.get("License-Expression") or short or " or ".join(classifiers) or TOLD.get(name, "")
+    return about.get("License-Expression") or short or " or ".join(classifiers) or BY_HAND.get(name, "")
 
 
 def page() -> str:
@@ -108,7 +108,7 @@ def page() -> str:
         "",
         "| package | licence |",
         "|---|---|",
-        *(f"| {name} | {said} |" for name in sorted(in_turn(used)) if (said := licence(name))),
+        *(f"| {name} | {known} |" for name in sorted(in_turn(used)) if (known := licence(name))),
     ]
     return "\n".join(lines) + "\n"
 

@@ -1,1 +1,1 @@
-"""The paper's tables, reproduced: which training makes which row, its results as data, and ours beside the printed."""
+"""The paper's tables, reproduced: the training behind each row, its results as JSON, and ours beside the printed."""

@@ -1,9 +1,10 @@
-"""Ours beside the printed: what a line shows of the results, and whether it is far from the paper."""
+"""Ours beside the paper's: the figures of each line, and whether they are far from the printed ones."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from plogicnet.evaluation.metrics import METRICS
 from reproduction.results import Json, iterations_over
 from reproduction.tables import Line, Row, Run, Table
 
@@ -15,20 +16,14 @@ FIGURE_OF_MARK = (*NEAR, *NEAR_SHARE)
 """A line that is far is marked at the first of these that its table has."""
 COUNTS = ("accepted", "precision")
 """What a line without a system shows."""
-TITLES = {
-    "mr": "MR",
-    "mrr": "MRR",
-    "hits_at_1": "H@1",
-    "hits_at_3": "H@3",
-    "hits_at_10": "H@10",
-    "accepted": "triples",
-    "precision": "precision",
-}
+TITLES = {metric.key: metric.title.replace("Hits", "H") for metric in METRICS.values()}
+TITLES |= {"accepted": "triples", "precision": "precision"}
+"""The title of each figure, as the paper prints it."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """What a run's result holds for a line: figures as shares of one (ranks, counts as they are), and their spread."""
+    """The figures of a line: shares of one (ranks and counts as they are), with their standard deviations."""
 
     run: str
     seeds: int
@@ -61,7 +56,7 @@ def find(line: Line, results: Mapping[str, Json]) -> Found | None:
 
 
 def far(row: Row, line: Line, found: Found) -> bool:
-    """Whether a compared line is further from the printed figures than can be passed over.
+    """Whether a compared line is so far from the printed figures that it has to be discussed.
 
     Example:
         >>> row = Row("1", "TransE", "fb15k", {"mrr": "0.730"}, ())
@@ -82,7 +77,7 @@ def far(row: Row, line: Line, found: Found) -> bool:
 
 
 def shown(figure: str, value: float | None) -> str:
-    """A figure as the paper prints it; nothing of the empty set.
+    """A figure as the paper prints it.
 
     Example:
         >>> shown("mrr", 0.44), shown("hits_at_1", 0.398), shown("mr", 3408.4), shown("accepted", 64929)
@@ -96,7 +91,7 @@ def shown(figure: str, value: float | None) -> str:
 
 
 def state(row: Row, results: Mapping[str, Json]) -> str:
-    """How far a row is: with how many seeds, not run yet, or not built yet.
+    """The state of a row: run, with how many seeds; not run yet; or not built yet.
 
     Example:
         >>> state(Row("1", "BLP", "fb15k", {}, ()), {})
@@ -123,7 +118,7 @@ def needed(rows: Iterable[Row], runs: Mapping[str, Run]) -> list[Run]:
 
 
 def as_json(tables: Sequence[Table], rows: Sequence[Row], results: Mapping[str, Json]) -> list[Json]:
-    """The tables with all that is printed and all that is found.
+    """The tables as JSON: the printed figures and ours.
 
     Example:
         >>> as_json([], [], {})

@@ -1,7 +1,6 @@
-"""Trainings that begin alike share the vectors of their first E-step: a hook that fits once and loads afterwards."""
+"""Trainings that begin alike share their first E-step: it is fitted once, then loaded."""
 
 import hashlib
-import logging
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,17 +13,34 @@ from plogicnet.graph import KnowledgeGraph
 from plogicnet.neural.device import pick_device
 from plogicnet.neural.protocol import NeuralModel
 from plogicnet.support.files import checksum, locked, write_text
+from plogicnet.support.progress import Clock
 
-log = logging.getLogger(__name__)
+SAVED = "neural.safetensors"
 
 
-def shared_in(place: Path) -> Callable[[KnowledgeGraph, Config, NeuralModel, int, Callable[[], None]], None]:
-    """A `Hooks.fit_first` that keeps what it fits in a directory; of two at once, the second waits for the first."""
+def fit_or_load(
+    cache: Path, clock: Clock
+) -> Callable[[KnowledgeGraph, Config, NeuralModel, int, Callable[[], None]], None]:
+    """A `Hooks.fit_first` that saves what it fits in a directory, and loads it in later trainings that begin alike.
+
+    Of two trainings at once, the second waits for the first. Loading is clocked as `e_step_shared`. Without the right
+    checksum, what is saved is fitted again.
+    """
 
     def fit_first(
         graph: KnowledgeGraph, config: Config, model: NeuralModel, seed: int, fit: Callable[[], None]
     ) -> None:
-        _fit_once(model, fit, place / cache_key(graph, config, seed))
+        folder = cache / cache_key(graph, config, seed)
+        folder.mkdir(parents=True, exist_ok=True)
+        saved, digest = folder / SAVED, folder / "sha256"
+        with locked(folder, wait=True):
+            if digest.is_file() and saved.is_file() and digest.read_text(encoding="utf-8") == checksum(saved):
+                with clock("e_step_shared"):
+                    model.load(saved)
+                return
+            fit()
+            model.save(saved)
+            write_text(digest, checksum(saved))
 
     return fit_first
 
@@ -39,22 +55,3 @@ def cache_key(graph: KnowledgeGraph, config: Config, seed: int) -> str:
     for triples in (graph.train, graph.valid if config.neural.validate_every else graph.train[:0]):
         digest.update(np.ascontiguousarray(triples).tobytes())
     return digest.hexdigest()[:32]
-
-
-def _fit_once(model: NeuralModel, fit: Callable[[], None], folder: Path) -> None:
-    """Trains, or loads the parameters that another training saved."""
-    folder.mkdir(parents=True, exist_ok=True)
-    saved, kept = folder / "neural.safetensors", folder / "sha256"
-    with locked(folder, wait=True):
-        whole = not kept.is_file() or kept.read_text(encoding="utf-8").strip() == checksum(saved)
-        if saved.is_file() and not whole:
-            log.warning("%s is damaged: its checksum does not match; this E-step is trained again", saved)
-            saved.unlink()  # without its checksum, should this be killed, it would pass for whole
-        elif saved.is_file():
-            model.load(saved)
-            log.info("the first E-step is loaded from %s", saved)
-            return
-        fit()
-        kept.unlink(missing_ok=True)
-        model.save(saved)
-        write_text(kept, checksum(saved) + "\n")

@@ -1,25 +1,20 @@
-"""Every run by EM iteration: what its rules accepted, and how well each system ranked the test triples then."""
+"""Every run by EM iteration: what its rules accepted, and the test MRR of each ranking."""
 
 from collections.abc import Mapping, Sequence
 
+from plogicnet.systems.system import FIGURES, STAR
+from reproduction.inspection import SELF_LOOPS, TOP_100
 from reproduction.results import Json, iterations_over
 
-SYSTEMS = {
-    "neural": "neural",
-    "rules": "rules",
-    "plogicnet": "plogicnet",
-    "plogicnet*": "plogicnet*",
-    "plogicnet*, top 100": "top 100",
-    "plogicnet*, self-loops compete": "self-loops",
-}
-"""The systems whose MRR is shown, and the titles of their columns."""
+RANKINGS = {key: key for key in FIGURES} | {STAR + TOP_100: "top 100", STAR + SELF_LOOPS: "self-loops"}
+"""The rankings whose MRR is shown, and the titles of their columns."""
 NAMES = ("run", "seeds", "EM")
 COUNTS = ("hidden", "accepted", "held out", "%", "λ")
-COLUMNS = (*NAMES, *COUNTS, *SYSTEMS.values())
+COLUMNS = (*NAMES, *COUNTS, *RANKINGS.values())
 
 
 def history(results: Mapping[str, Json]) -> list[Json]:
-    """A row an iteration of a run, in the order of their names; figures are means over the seeds.
+    """One row for each iteration of each run, ordered by name; figures are means over the seeds.
 
     Example:
         >>> iteration = {"iteration": 1, "hidden": 9, "accepted": 4, "precision": 0.5, "lambda": 2.0}
@@ -35,14 +30,14 @@ def _row(run: str, about: Json) -> Json:
     kept = {key: about.get(key) for key in ("iteration", "hidden", "accepted", "precision")}
     held_out = round((kept["accepted"] or 0) * (kept["precision"] or 0.0))
     metrics = about.get("metrics", {})
-    mrr = {system: metrics[system]["mrr"] for system in SYSTEMS if system in metrics}
+    mrr = {system: metrics[system]["mrr"] for system in RANKINGS if system in metrics}
     seeds = max(about.get("seeds", {}).values(), default=0)
     lambda_ = about.get("lambda") if kept["hidden"] else None
     return {"run": run, "seeds": seeds, **kept, "held_out": held_out, "lambda": lambda_, "mrr": mrr}
 
 
 def cells(row: Json) -> Sequence[str]:
-    """A row as text, a cell a column.
+    """A row as text, one cell for each column.
 
     Example:
         >>> row = {"run": "r", "seeds": 1, "iteration": 1, "hidden": 9, "accepted": 4, "precision": 0.5, "held_out": 2}
@@ -52,6 +47,6 @@ def cells(row: Json) -> Sequence[str]:
     known = row["precision"] is not None
     share = [f"{row['held_out']:,}", f"{row['precision']:.2%}"[:-1]] if known else ["", ""]
     counts = [*("" if row[key] is None else f"{row[key]:,.0f}" for key in ("hidden", "accepted")), *share]
-    ranked = [f"{row['mrr'][system]:.4f}" if system in row["mrr"] else "" for system in SYSTEMS]
+    ranked = [f"{row['mrr'][system]:.4f}" if system in row["mrr"] else "" for system in RANKINGS]
     lambda_ = "" if row["lambda"] is None else f"{row['lambda']:g}"
     return [row["run"], str(row["seeds"]), str(row["iteration"]), *counts, lambda_, *ranked]

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from plogicnet.config import Config
+from plogicnet.systems.system import NEURAL, system_of
 from reproduction.comparison import TITLES, find, state
 from reproduction.results import Json
 from reproduction.tables import Line, Paper, Row
@@ -10,13 +11,13 @@ from reproduction.tables import Line, Paper, Row
 TABLES = ("1", "2")
 FIGURES = ("mrr", "hits_at_10")
 REFERENCE = "pLogicNet*"
-"""The row whose rules are the data set's."""
+"""The row whose rules define those of the data set."""
 OTHER_RULES = "not on these rules"
 ABSENT = "not in the paper"
 
 
 def overview(paper: Paper, results: Mapping[str, Json]) -> list[Json]:
-    """A row a system, with what is printed and what is found on each data set; nothing is shown of other rules.
+    """One row for each system: the printed figures and ours on each data set, on the data set's rules only.
 
     Example:
         >>> from reproduction.tables import paper
@@ -49,9 +50,9 @@ def _cell(paper: Paper, row: Row | None, results: Mapping[str, Json]) -> Json:
 
 
 def same_rules_line(paper: Paper, row: Row) -> Line | None:
-    """The line of a row that is made as the compared one is, but on the data set's rules (or on none); None without.
+    """The line of a row with the preset, ranking and ties of the compared one, on the data set's rules or on none.
 
-    What stands beside a row by another preset, another tie policy or another way of ranking is not taken.
+    None where the row has no such line.
 
     Example:
         >>> from reproduction.tables import paper
@@ -78,19 +79,19 @@ def _reference(paper: Paper, dataset: str) -> Config:
 
 
 def _mined(config: Config) -> set[tuple[object, ...]]:
-    """Each pattern of rules with all that decides which of them are kept."""
+    """Each pattern of rules with the settings that decide which of them are kept."""
     rules = config.rules
     return {(p, getattr(rules.min_precision, p), rules.min_support, rules.counting) for p in rules.patterns}
 
 
 def _used(line: Line, config: Config) -> set[tuple[object, ...]]:
-    """What of the rules a line's figures hang on: nothing, where vectors have learned from observed triples alone."""
-    alone = config.system == "plogicnet" and line.system == "neural" and line.iteration == 1
+    """The rules that decide a line's figures; none, where a neural model learned from the observed triples alone."""
+    alone = not system_of(config).guides and line.system == NEURAL and line.iteration == 1
     return set() if alone else _mined(config)
 
 
 def _named(paper: Paper, rows: list[Row]) -> str:
-    """The rules of a system in words."""
+    """The rule patterns of a system, for the table."""
     for row in rows:
         line = same_rules_line(paper, row)
         if line is not None:

@@ -1,4 +1,4 @@
-"""The page of all tables, made of the results and of a discussion that people write; and the plot of Figure 2."""
+"""The page of all tables, made from the results and a written discussion; and the plot of Figure 2."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -19,10 +19,10 @@ from reproduction.tables import Line, Paper, Row, Table
 log = logging.getLogger(__name__)
 PLOT = "images/convergence.svg"
 OVERVIEW = "overview"
-"""What the text on all systems together is called among the notes."""
+"""The key of the note on all systems together."""
 HISTORY = "history"
-"""And the text on every run by EM iteration."""
-HEADING = """<!-- made by `python -m reproduction --write docs/reproduction.md`; edit reproduction-notes.yaml instead -->
+"""The key of the note on every run by EM iteration."""
+HEADING = """<!-- made by `python -m reproduction page`; edit reproduction-notes.yaml instead -->
 # The paper, reproduced
 
 """
@@ -30,7 +30,7 @@ HEADING = """<!-- made by `python -m reproduction --write docs/reproduction.md`;
 
 @dataclass(frozen=True)
 class Notes:
-    """What people say of the figures.
+    """The written discussion of the figures.
 
     Attributes:
         opening: how to read the page.
@@ -44,7 +44,7 @@ class Notes:
 
 
 def read_notes(file: Path, paper: Paper) -> Notes:
-    """The discussion; none where there is no such file. A row that no table has is an error.
+    """Reads the discussion; empty where there is no such file. A row that no table has is an error.
 
     Example:
         >>> from reproduction.tables import paper
@@ -63,7 +63,7 @@ def read_notes(file: Path, paper: Paper) -> Notes:
 
 
 def undiscussed(paper: Paper, results: Mapping[str, Json], notes: Notes) -> list[str]:
-    """The rows that are far from the printed figures and of which nothing is said.
+    """The rows that are far from the printed figures and not discussed.
 
     Example:
         >>> from reproduction.tables import paper
@@ -88,7 +88,7 @@ def page(paper: Paper, results: Mapping[str, Json], notes: Notes) -> str:
     parts = [HEADING + notes.opening, _summary(paper, results)]
     parts += ["## All systems together", *_section(OVERVIEW, notes), _together(overview(paper, results))]
     for table in paper.tables.values():
-        parts += [f"## {_title(table)}", *_section(table.key, notes)]
+        parts += [f"## {_text(table.heading)}", *_section(table.key, notes)]
         if table.key == "fig2" and convergence(table, results):
             parts.append(f"![Hits@1 by EM iteration]({PLOT})")
         parts += [_grid(table, dataset, results) for dataset in table.datasets]
@@ -98,20 +98,15 @@ def page(paper: Paper, results: Mapping[str, Json], notes: Notes) -> str:
 
 
 def _section(key: str, notes: Notes) -> list[str]:
-    """What is said at the head of a part of the page."""
+    """The note at the head of a part of the page."""
     return [notes.tables[key].strip()] if key in notes.tables else []
 
 
 def _history(rows: Sequence[Json]) -> str:
-    """A row an iteration of a run."""
+    """One row for each iteration of each run."""
     titles = [_text(title) for title in COLUMNS]
     lines = [f"| {' | '.join(titles)} |", "|---|" + "--:|" * (len(titles) - 1)]
     return "\n".join(lines + [f"| {' | '.join(cells(row))} |" for row in rows])
-
-
-def _title(table: Table) -> str:
-    title = _text(table.title)
-    return f"Figure 2: {title}" if table.key == "fig2" else f"Table {table.key}: {title}"
 
 
 def _summary(paper: Paper, results: Mapping[str, Json]) -> str:
@@ -120,12 +115,12 @@ def _summary(paper: Paper, results: Mapping[str, Json]) -> str:
         states = [state(row, results) for row in table.rows]
         missing, unbuilt = states.count("not run yet"), states.count("not built yet")
         counts = (len(states), len(states) - missing - unbuilt, sum(_is_far(row, results) for row in table.rows))
-        lines.append(f"| {_title(table)} | " + " | ".join(str(n) for n in (*counts, missing, unbuilt)) + " |")
+        lines.append(f"| {_text(table.heading)} | " + " | ".join(str(n) for n in (*counts, missing, unbuilt)) + " |")
     return "\n".join(lines)
 
 
 def _together(rows: Sequence[Json]) -> str:
-    """A row a system, a column a data set's figure: ours, and what is printed in brackets."""
+    """One row for each system, one column for each figure of a data set: ours, with the printed figure in brackets."""
     titles = [f"{dataset} {TITLES[figure]}" for dataset in rows[0]["cells"] for figure in FIGURES]
     lines = [f"| | rules | {' | '.join(titles)} |", "|---|---|" + "--:|" * len(titles)]
     for row in rows:
@@ -135,7 +130,7 @@ def _together(rows: Sequence[Json]) -> str:
 
 
 def beside(cell: Json, figure: str) -> str:
-    """Ours with the printed figure in brackets; or why there is none of ours.
+    """Ours, or why there is none, with the printed figure in brackets.
 
     Example:
         >>> beside({"state": "run, 1 seed", "paper": {"mrr": "0.730"}, "figures": {"mrr": 0.737}}, "mrr")
@@ -150,7 +145,7 @@ def beside(cell: Json, figure: str) -> str:
 
 
 def _grid(table: Table, dataset: str, results: Mapping[str, Json]) -> str:
-    """One data set's rows: what is printed, then our lines."""
+    """The rows of one data set: the printed figures, then our lines."""
     titles = [TITLES[figure] for figure in table.figures]
     lines = [f"| {dataset} | | {' | '.join(titles)} | seeds | |", "|---|---|" + "--:|" * (len(titles) + 1) + "---|"]
     for row in (row for row in table.rows if row.dataset == dataset):
@@ -184,19 +179,19 @@ def _text(name: str) -> str:
 
 
 def _discussion(table: Table, results: Mapping[str, Json], notes: Notes) -> list[str]:
-    """What is said of a table's rows; rows of which the same is said stand together."""
-    said: dict[str, list[Row]] = {}
+    """The discussion of a table's rows; rows with the same text share a paragraph."""
+    texts: dict[str, list[Row]] = {}
     for row in table.rows:
         text = notes.cells.get(row.key, "† Not discussed yet." if _is_far(row, results) else "")
         if text:
-            said.setdefault(text, []).append(row)
+            texts.setdefault(text, []).append(row)
     return [
-        f"**{'; '.join(f'{_text(row.name)}, {row.dataset}' for row in rows)}.** {text}" for text, rows in said.items()
+        f"**{'; '.join(f'{_text(row.name)}, {row.dataset}' for row in rows)}.** {text}" for text, rows in texts.items()
     ]
 
 
 def convergence(table: Table, results: Mapping[str, Json]) -> dict[str, dict[str, list[float]]]:
-    """Figure 2's curves: of each data set, by run, Hits@1 in % after each EM iteration that has been measured.
+    """The curves of Figure 2: for each data set and run, Hits@1 in % after each measured EM iteration.
 
     Example:
         >>> from reproduction.tables import paper
@@ -216,11 +211,7 @@ def convergence(table: Table, results: Mapping[str, Json]) -> dict[str, dict[str
 
 
 def draw(curves: Mapping[str, Mapping[str, Sequence[float]]], file: Path) -> None:
-    """Draws the curves, a panel a data set, as SVG that is the same each time.
-
-    Example:
-        >>> draw({"wn18": {"wn18-transe": [90.0, 93.9, 94.0]}}, Path("docs/images/convergence.svg"))  # doctest: +SKIP
-    """
+    """Draws the curves, one panel for each data set, as SVG; the same curves give the same bytes."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -242,12 +233,9 @@ def draw(curves: Mapping[str, Mapping[str, Sequence[float]]], file: Path) -> Non
 
 
 def write_page(file: Path, paper: Paper, results: Mapping[str, Json]) -> list[str]:
-    """Writes the page, and the plot beside it where matplotlib is; gives back the rows that wait for a discussion.
+    """Writes the page, and its plot where matplotlib is installed; returns the rows that have to be discussed.
 
     The discussion is read from reproduction-notes.yaml beside the page.
-
-    Example:
-        >>> write_page(Path("docs/reproduction.md"), paper(), results)  # doctest: +SKIP
     """
     notes = read_notes(file.with_name("reproduction-notes.yaml"), paper)
     write_text(file, page(paper, results, notes))

@@ -1,14 +1,14 @@
-"""Results as data: one JSON file per run, made of run directories, with the mean and the spread over seeds."""
+"""Result files: one JSON file per run, made from run directories, with mean and standard deviation over the seeds."""
 
 import json
 import logging
 import shlex
-import statistics
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from plogicnet.config import Config
+from plogicnet.evaluation.seeds import mean, sd
 from plogicnet.support.errors import InputError
 from plogicnet.support.files import locked, write_text
 from reproduction.tables import Paper, Run, preset
@@ -19,11 +19,7 @@ DECIMALS = 6
 
 
 def entry_of(folder: Path) -> Json:
-    """What a run directory tells of one seed; only its settings, history and timings are read.
-
-    Example:
-        >>> entry_of(Path("runs/paper/wn18rr-transe/seed-0"))["seed"]  # doctest: +SKIP
-    """
+    """The entry of one seed, from the settings, history and timings of a run directory."""
     lines = [json.loads(line) for line in _text(folder / "history.jsonl").splitlines()]
     timings = folder / "timings.json"
     made: Json = next((line["made"] for line in lines if "made" in line), {})
@@ -51,11 +47,7 @@ def _text(file: Path) -> str:
 
 
 def find_run(folder: Path, paper: Paper) -> Run:
-    """The run whose settings a run directory has; seed, device and threads do not matter.
-
-    Example:
-        >>> find_run(Path("runs/wn18rr"), paper())  # doctest: +SKIP
-    """
+    """The run of the paper with the settings of a run directory; seed, device and threads do not matter."""
     config = Config().with_file(folder / "config.yaml")
     lines = [json.loads(line) for line in _text(folder / "history.jsonl").splitlines()]
     graph = next((line["made"].get("graph") for line in lines if "made" in line), None)
@@ -73,15 +65,11 @@ def _run_of(config: Config, graph: str | None, place: Path, paper: Paper) -> Run
 
 
 def collected(place: Path, paper: Paper) -> tuple[Run, list[Json]]:
-    """The run and the seeds' entries of a run directory, or of a result file made elsewhere.
-
-    Example:
-        >>> collected(Path("runs/wn18rr"), paper())  # doctest: +SKIP
-    """
+    """The run and the entries of a run directory, or of a result file made elsewhere."""
     if place.suffix != ".json":
         return find_run(place, paper), [entry_of(place)]
     content = _read_result(place)
-    named = paper.runs.get(str(content.get("run")))  # of runs with equal settings the one that it names
+    named = paper.runs.get(str(content.get("run")))  # runs may have equal settings
     if named is None or not is_of(content, named):
         named = _run_of(_config_of(content), content["dataset"], place, paper)
     return named, content["by_seed"]
@@ -92,7 +80,7 @@ def _config_of(content: Mapping[str, Any]) -> Config:
 
 
 def is_of(content: Mapping[str, Any], run: Run) -> bool:
-    """Whether a result is of this run: of its graph and its settings, not only of its name.
+    """Whether a result has the graph and the settings of this run.
 
     Example:
         >>> is_of({"dataset": "umls"}, Run("a", "wn18", "paper/wn18-transe", {}))
@@ -102,13 +90,13 @@ def is_of(content: Mapping[str, Any], run: Run) -> bool:
 
 
 def _bare(config: Config) -> Config:
-    """What a training hangs on; one of fewer EM iterations is the beginning of a longer one."""
+    """The settings that decide the figures of an iteration; a shorter training is the beginning of a longer one."""
     free = {"seed": 0, "device": "auto", "threads": 0, "evaluation.batch_memory_mb": 0, "em.iterations": 1}
     return config.with_values(free).completed
 
 
 def is_whole(entry: Mapping[str, Any], iterations: int) -> bool:
-    """Whether a seed's entry has test figures of so many iterations.
+    """Whether an entry has test figures of this many iterations.
 
     Example:
         >>> is_whole({"iterations": [{"iteration": 1, "metrics": {}}]}, 2)
@@ -122,7 +110,7 @@ def _measured(entry: Mapping[str, Any] | None) -> int:
 
 
 def iterations_of(config: Config) -> int:
-    """How many EM iterations a training has: one without the one half.
+    """How many EM iterations a training has: one, where it has no rules or no neural model.
 
     Example:
         >>> iterations_of(Config().with_values({"em.rules": False}))
@@ -132,12 +120,9 @@ def iterations_of(config: Config) -> int:
 
 
 def result_of(run: Run, entries: Sequence[Mapping[str, Any]], paper: Paper) -> Json:
-    """A run's result file: what it is of, the means and spreads over its seeds, and each seed's own entry.
+    """The content of a run's result file: its settings, mean and standard deviation over its seeds, and each entry.
 
-    `metrics` are those of EM iteration `iteration`, which is the last of the preset's own.
-
-    Example:
-        >>> result_of(run, [entry_of(folder)], paper())  # doctest: +SKIP
+    `metrics` are those of EM iteration `iteration`, the last of the preset's own.
     """
     entries = sorted(entries, key=lambda entry: int(entry["seed"]))
     rows = paper.rows_of(run.name)
@@ -154,7 +139,7 @@ def result_of(run: Run, entries: Sequence[Mapping[str, Any]], paper: Paper) -> J
         "seeds": [entry["seed"] for entry in entries],
         "command": _command(run, [entry["seed"] for entry in entries], paper),
         **{key: _agreed(entry[key] for entry in entries) for key in ("commit", "device")},
-        "seconds": over([entry["seconds"] for entry in entries], statistics.fmean),
+        "seconds": over([entry["seconds"] for entry in entries], mean),
         "iteration": shown,
         "metrics": at.get("metrics", {}),
         "sd": at.get("sd", {}),
@@ -164,14 +149,14 @@ def result_of(run: Run, entries: Sequence[Mapping[str, Any]], paper: Paper) -> J
 
 
 def _settings(run: Run, iterations: int) -> Json:
-    """The run's settings; where they ask for more EM iterations than there are yet, as many as there are."""
+    """The run's settings; `em.iterations` is the number of iterations that have been run."""
     asked = dict(run.settings)
     return asked | ({"em.iterations": iterations} if "em.iterations" in asked else {})
 
 
 def _command(run: Run, seeds: Sequence[int], paper: Paper) -> str:
-    """What makes this result again."""
-    command = ["python", "-m", "reproduction", "--run", "--only", run.name, "--seeds", ",".join(map(str, seeds))]
+    """The command that makes this result again."""
+    command = ["python", "-m", "reproduction", "train", "--only", run.name, "--seeds", ",".join(map(str, seeds))]
     if run.dataset != paper.own[run.name].dataset:
         command += ["--graph", run.dataset]
     own = paper.own[run.name].settings
@@ -187,7 +172,7 @@ def _agreed(values: Any) -> Any:
 
 
 def iterations_over(entries: Sequence[Mapping[str, Any]]) -> list[Json]:
-    """Each iteration over the seeds that reached it; its figures, with their spread, over those that have them.
+    """Each iteration over the seeds that reached it: mean and standard deviation over those that have figures.
 
     Example:
         >>> iterations_over([{"iterations": [{"iteration": 1, "accepted": 3}]}])
@@ -199,26 +184,21 @@ def iterations_over(entries: Sequence[Mapping[str, Any]]) -> list[Json]:
         lines = [line for entry in entries for line in entry["iterations"] if line["iteration"] == number]
         measured = [line["metrics"] for line in lines if "metrics" in line]
         counts = [{k: v for k, v in line.items() if k not in ("metrics", "iteration")} for line in lines]
-        merged: Json = {"iteration": number, **over(counts, statistics.fmean)}
+        merged: Json = {"iteration": number, **over(counts, mean)}
         if measured:
             by_system = {s: [m[s] for m in measured if s in m] for s in dict.fromkeys(s for m in measured for s in m)}
             merged["seeds"] = {system: len(figures) for system, figures in by_system.items()}
-            merged["metrics"] = {system: over(figures, statistics.fmean) for system, figures in by_system.items()}
-            merged["sd"] = {system: over(figures, _sd) for system, figures in by_system.items()}
+            merged["metrics"] = {system: over(figures, mean) for system, figures in by_system.items()}
+            merged["sd"] = {system: over(figures, sd) for system, figures in by_system.items()}
         found.append(merged)
     return found
 
 
-def _sd(values: Sequence[float]) -> float:
-    """The standard deviation of a sample; 0 of one."""
-    return statistics.stdev(values) if len(values) > 1 else 0.0
-
-
 def over(trees: Sequence[Any], figure: Callable[[Sequence[float]], float]) -> Any:
-    """A figure of numbers that stand at the same place of several trees, in a tree of the same shape.
+    """Applies a function to the numbers at the same place of several trees; returns a tree of the same shape.
 
     Example:
-        >>> over([{"mrr": 1.0}, {"mrr": 2.0}], statistics.fmean)
+        >>> over([{"mrr": 1.0}, {"mrr": 2.0}], mean)
         {'mrr': 1.5}
     """
     first = trees[0]
@@ -249,15 +229,14 @@ def _read_result(file: Path) -> Json:
         for entry in content["by_seed"]:
             _ = content["settings"], entry["seed"], [line["iteration"] for line in entry["iterations"]]
     except (ValueError, KeyError, TypeError):
-        raise InputError(f"{file}: no result of `python -m reproduction`") from None
+        raise InputError(f"{file}: not a result file of `python -m reproduction`") from None
     return content
 
 
 def add_entry(directory: Path, run: Run, entry: Mapping[str, Any], paper: Paper) -> Path:
-    """Adds a seed's entry to a run's result file, in place of one that is no longer; safe beside other processes.
+    """Adds a seed's entry to a run's result file, and returns the file; safe beside other processes.
 
-    Example:
-        >>> add_entry(Path("docs/results/paper"), run, entry, paper())  # doctest: +SKIP
+    An entry of the same seed is replaced unless it has figures of more iterations.
     """
     directory.mkdir(parents=True, exist_ok=True)
     file = directory / f"{run.name}.json"
@@ -267,7 +246,7 @@ def add_entry(directory: Path, run: Run, entry: Mapping[str, Any], paper: Paper)
             raise InputError(f"{file}: holds results of another graph or of other settings; name another --results")
         entries = {other["seed"]: other for other in (old["by_seed"] if old else [])}
         if _measured(entries.get(entry["seed"])) > _measured(entry):
-            log.warning("%s: seed %s is kept, which has figures of more EM iterations", file, entry["seed"])
+            log.warning("%s: seed %s is not replaced: it has figures of more EM iterations", file, entry["seed"])
             return file
         entries[entry["seed"]] = entry
         write_text(file, dumps(result_of(run, list(entries.values()), paper)) + "\n")

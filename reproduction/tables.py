@@ -1,4 +1,4 @@
-"""What the paper prints, and which training makes each row: `tables.yaml`, read."""
+"""The paper's printed tables and the training behind each row, read from `tables.yaml`."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -33,7 +33,7 @@ class Run:
 
 @cache
 def preset(name: str) -> Config:
-    """A preset's settings; read once, as runs are compared by their settings often.
+    """A preset's settings, cached: runs are often compared by their settings.
 
     Example:
         >>> preset("paper/wn18-rotate").neural.model
@@ -44,12 +44,13 @@ def preset(name: str) -> Config:
 
 @dataclass(frozen=True)
 class Line:
-    """A line of ours under a printed row: which run (the first of several that has been run), and what of it.
+    """A line of ours under a printed row.
 
     Attributes:
-        system: whose ranks; none for what does not hang on ranks, as Table 5.
+        runs: the runs that it may be read from; the first that has been run is used.
+        system: the ranking that it shows; None for figures without ranks, as in Table 5.
         ties: the tie policy of the ranks.
-        compared: whether it is held against the printed figures, or stands beside them.
+        compared: whether it is compared with the printed figures.
     """
 
     runs: tuple[str, ...]
@@ -60,7 +61,7 @@ class Line:
 
     @property
     def name(self) -> str:
-        """What tells it from the row's other lines."""
+        """Its name among the lines of its row."""
         parts = [self.system or "rules", f"iteration {self.iteration}"] + [f"{self.ties} ties"] * (
             self.ties != "realistic"
         )
@@ -69,7 +70,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Row:
-    """A row of a table on one data set: printed figures by name, as printed, and our lines; no line if not built yet.
+    """A row of a table on one data set: the printed figures as text, and our lines (none if not built yet).
 
     Example:
         >>> next(row for row in paper().rows("10") if row.name == "RotatE").printed["mrr"]
@@ -98,6 +99,11 @@ class Table:
     rows: tuple[Row, ...]
 
     @property
+    def heading(self) -> str:
+        """Its number and title."""
+        return f"{'Figure 2' if self.key == 'fig2' else f'Table {self.key}'}: {self.title}"
+
+    @property
     def datasets(self) -> list[str]:
         """Its data sets, in order."""
         return list(dict.fromkeys(row.dataset for row in self.rows))
@@ -108,8 +114,8 @@ class Paper:
     """All runs and all tables.
 
     Attributes:
-        runs: by name, on another graph or with further settings where those are asked for.
-        own: the same as the paper has them.
+        runs: by name, on another graph or with further settings where those are given.
+        own: the same runs as the paper has them.
     """
 
     runs: Mapping[str, Run]

@@ -15,6 +15,8 @@ from calling import Call
 if TYPE_CHECKING:
     from plogicnet import PLogicNet
 
+collect_ignore = ["toys"]  # imported they would be found by their entry points, in every test
+
 if os.environ.get("PLOGICNET_DATA"):  # tests change their directory
     os.environ["PLOGICNET_DATA"] = str(Path(os.environ["PLOGICNET_DATA"]).resolve())
 
@@ -30,23 +32,35 @@ def _one_thread() -> Iterator[None]:
 
 @pytest.fixture
 def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
-    """The program in this process: exit code, stdout, stderr."""
+    """`plogicnet` in this process: exit code, stdout, stderr."""
+    return program("plogicnet.cli.app:app", monkeypatch, capsys)
+
+
+@pytest.fixture
+def reproduce(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
+    """`python -m reproduction` in this process: exit code, stdout, stderr."""
+    return program("reproduction.command:app", monkeypatch, capsys)
+
+
+def program(app: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
     from plogicnet import cli
 
-    handlers = list(logging.getLogger("plogicnet").handlers)
+    loggers = [logging.getLogger(name) for name in ("plogicnet", "reproduction")]
+    handlers = [list(logger.handlers) for logger in loggers]
 
-    def program(*words: object) -> tuple[int, str, str]:
+    def run(*words: object) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["plogicnet", *map(str, words)])
         capsys.readouterr()
         with pytest.raises(SystemExit) as ended:
-            cli.main()
-        logging.getLogger("plogicnet").handlers[:] = handlers
+            cli.run_program(app, "plogicnet")
+        for logger, own in zip(loggers, handlers, strict=True):
+            logger.handlers[:] = own
         said = capsys.readouterr()
         assert "Traceback" not in said.err
         assert isinstance(ended.value.code, int)
         return ended.value.code, said.out, said.err
 
-    return program
+    return run
 
 
 @pytest.fixture(scope="session")

@@ -83,6 +83,7 @@ def serve(become: Callable[[dict[str, Any]], int], attend: Callable[[int, dict[s
 
     A child becomes the program: what `become` gives is its exit code.
     """
+    import filelock  # noqa: F401
     import torch._dynamo  # noqa: F401  # which the first optimiser would import
 
     import plogicnet.cli.app

@@ -9,8 +9,10 @@ import numpy as np
 from hypothesis import strategies as st
 
 from plogicnet.graph import IntArray, KnowledgeGraph, TripleSet, Vocabulary, as_triples
-from plogicnet.grounding import Chain, Counting, Groundings, Move
-from plogicnet.grounding.sql import Clause, NumberedAtom
+from plogicnet.grounding.engine import Counting
+from plogicnet.grounding.groundings import Groundings
+from plogicnet.grounding.native.walks import Chain, Move
+from plogicnet.grounding.sql.clauses import Clause, NumberedAtom
 from plogicnet.rules import Variable
 
 Triple = tuple[int, int, int]

@@ -1,4 +1,4 @@
-"""A small graph, quick settings, and a neural model whose scores are a table: what the upper rooms are tested on."""
+"""A small graph, quick settings, and a neural model whose scores are a table: what the upper layers are tested on."""
 
 import itertools
 from pathlib import Path
@@ -8,8 +8,8 @@ import torch
 
 from plogicnet import PLogicNet
 from plogicnet.config import Config
-from plogicnet.graph import FloatArray, IntArray, KnowledgeGraph, Side
-from plogicnet.neural.protocol import Checkpoint, Examples, Validate
+from plogicnet.graph import BoolArray, FloatArray, IntArray, KnowledgeGraph, Side
+from plogicnet.neural.protocol import Checkpoint, Examples, Reasons, Table, Validate
 from plogicnet.support.progress import Progress, silent
 
 SMALL: dict[str, object] = {
@@ -57,10 +57,24 @@ def fitted(values: dict[str, object] | None = None, graph: KnowledgeGraph | None
 
 
 class TableModel:
-    """An Neural model whose scores are read from a table (relation, head, tail)."""
+    """A neural model whose scores are read from a table (relation, head, tail)."""
+
+    device = torch.device("cpu")
+    is_logit = True
 
     def __init__(self, table: FloatArray) -> None:
         self.table = torch.from_numpy(table.astype(np.float32))
+
+    @property
+    def bytes_per_query(self) -> int:
+        return 4 * self.table.shape[1]
+
+    @property
+    def unscorable(self) -> BoolArray:
+        return np.zeros(self.table.shape[1], dtype=bool)
+
+    def bind(self, graph: KnowledgeGraph) -> "TableModel":
+        raise NotImplementedError
 
     def fit(
         self,
@@ -77,7 +91,7 @@ class TableModel:
     def rescale(self, slope: float, offset: float) -> None:
         raise NotImplementedError
 
-    def score(self, triples: IntArray) -> torch.Tensor:
+    def score(self, triples: IntArray, hide_self: bool = False) -> torch.Tensor:  # noqa: ARG002
         heads, relations, tails = torch.from_numpy(triples.copy()).unbind(1)
         return self.table[relations, heads, tails]
 
@@ -91,8 +105,11 @@ class TableModel:
         scores = self.score_all(known, relations, side)
         return scores if candidates is None else scores[:, torch.from_numpy(candidates.copy())]
 
-    def vectors(self) -> torch.Tensor | None:
-        return None
+    def tables(self) -> dict[str, Table]:
+        return {"scores": Table(self.table.numpy())}
+
+    def reasons(self, triple: IntArray) -> Reasons:  # noqa: ARG002
+        return Reasons()
 
     def save(self, path: Path) -> None:
         raise NotImplementedError

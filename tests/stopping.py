@@ -2,9 +2,11 @@
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from plogicnet.runs.files import GRAPH, OUTCOME
+from plogicnet.runs.integrity import SUM_LINE, write_sealed, write_summed
 from plogicnet.support.progress import Advance, Progress
 
 
@@ -24,16 +26,14 @@ def different(a: Path, b: Path) -> list[str]:
     return sorted(name for name in mine | other if mine.get(name) != other.get(name))
 
 
-def without_sums(run: Path) -> Path:
-    """The run as an older version would have left it: without checksums, so that files may be changed."""
-    for file in (run / "run.json", run / "metrics.json", *run.glob("checkpoint/*/reached.json")):
-        if file.exists():
-            about = json.loads(file.read_text())
-            del about["sha256"]
-            file.write_text(json.dumps(about))
-    for file in (run / "config.yaml", run / "checkpoint" / "written.rules"):
-        if file.exists():
-            file.write_text(file.read_text().split("\n", 1)[1])
+def resealed(run: Path) -> Path:
+    """Makes the checksums match the files as they are now, as in a stranger's run that was made to do harm."""
+    for file, names in ((run / "run.json", GRAPH), (run / "metrics.json", OUTCOME)):
+        with suppress(ValueError, TypeError, RecursionError):
+            content = dict(json.loads(file.read_bytes()))
+            write_sealed(file, {key: value for key, value in content.items() if key != "sha256"}, names)
+    lines = (run / "config.yaml").read_text().splitlines(keepends=True)
+    write_summed(run / "config.yaml", "".join(line for line in lines if not line.startswith(SUM_LINE)))
     return run
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from plogicnet import PLogicNet
 from plogicnet.graph import IntArray, KnowledgeGraph, as_triples
-from plogicnet.model import Prediction, prediction_rows
+from plogicnet.model import Prediction
 from plogicnet.support.errors import InputError
 from small import family_rows, fitted
 
@@ -194,7 +194,7 @@ def test_contributions_and_base_add_up_to_the_log_odds(values: dict[str, object]
     reached = 0
     for triple in random_triples(model):
         names = f.graph.names(triple)
-        got = model.explain(*names)
+        got = model.explain(*names).to_json()
         contributions = [number(entry["contribution"]) for entry in rules_of(got)]
         assert sum(contributions) + number(got["base"]) == pytest.approx(number(got["log_odds"]), abs=1e-9)
         assert number(got["p_w"]) == pytest.approx(1 / (1 + math.exp(-number(got["log_odds"]))), rel=1e-9)
@@ -237,7 +237,7 @@ def test_explain_names_every_grounding(model: PLogicNet) -> None:
                     expected.setdefault(str(rule), []).append(premises)
         got = {
             str(entry["rule"]): sorted(sorted((h, r, t) for h, r, t in one) for one in premises_of(entry))
-            for entry in rules_of(model.explain(head, relation, tail))
+            for entry in rules_of(model.explain(head, relation, tail).to_json())
         }
         assert got == {rule: sorted(sorted(set(one)) for one in found) for rule, found in expected.items()}
 
@@ -246,40 +246,38 @@ def test_neighbours_are_known_facts_of_similar_entities(model: PLogicNet) -> Non
     f = model.fitted
     train = {f.graph.names(t) for t in f.graph.train}
     assert f.outcome.neural is not None
-    vectors = f.outcome.neural.vectors()
-    assert vectors is not None
+    vectors = f.outcome.neural.tables()["entities"].values.astype(np.float64)
     for triple in random_triples(model)[:40]:
         names = f.graph.names(triple)
-        found = model.explain(*names)["neighbours"]
-        assert isinstance(found, list)
-        for entry in found:
+        for entry in model.explain(*names).to_json()["neighbours"]:
             h, r, t = entry["fact"]
             assert (h, r, t) in train
             assert (h, r, t) != names
             assert r == names[1]
             assert (h == entry["entity"] and t == names[2]) or (t == entry["entity"] and h == names[0])
-            a, b = (vectors[f.graph.entities.id(entry[k])].double() for k in ("entity", "similar_to"))
-            assert entry["similarity"] == pytest.approx(float(a @ b / (a.norm() * b.norm())), abs=1e-5)
+            a, b = (vectors[f.graph.entities.id(entry[k])] for k in ("entity", "similar_to"))
+            cosine = float(a @ b / (np.linalg.norm(a) * np.linalg.norm(b)))
+            assert entry["similarity"] == pytest.approx(cosine, abs=1e-5)
 
 
 def test_a_forbidden_triple_has_probability_zero(model: PLogicNet) -> None:
     got = model.explain("man0", "parent", "man0")
-    assert got["forbidden"] is True
-    assert got["probability"] == 0.0
+    assert got.forbidden is True
+    assert got.probability == 0.0
     assert model.predict("man0", "parent", "man0")[0].probability == 0.0
     assert model.predict(head="man0", relation="parent", top=1000)[-1].probability == 0.0
-    assert model.explain("man0", "parent", "a0")["forbidden"] is False
+    assert model.explain("man0", "parent", "a0").forbidden is False
 
 
 def test_an_observed_loop_is_not_forbidden_and_without_the_constraint_none_is() -> None:
     rows = family_rows()
     graph = KnowledgeGraph.from_names([*rows[:86], ("man0", "parent", "man0")], rows[86:102], rows[102:])
     model = fitted({"rules.min_precision.irreflexive": 0.9}, graph)
-    assert model.explain("man0", "parent", "man0")["forbidden"] is False
+    assert model.explain("man0", "parent", "man0").forbidden is False
     assert model.predict("man0", "parent", "man0")[0].probability > 0
-    assert model.explain("man1", "parent", "man1")["forbidden"] is True
+    assert model.explain("man1", "parent", "man1").forbidden is True
     free = fitted({"rules.irreflexive": False}, graph)
-    assert free.explain("man1", "parent", "man1")["forbidden"] is False
+    assert free.explain("man1", "parent", "man1").forbidden is False
     assert free.predict("man1", "parent", "man1")[0].probability > 0
 
 
@@ -325,7 +323,7 @@ def test_the_embedding_alone() -> None:
     assert model.fitted.outcome.lambda_ == 0.0
     got = model.evaluate()
     assert got["neural"] == got["plogicnet"] == got["plogicnet*"]
-    assert model.explain("man0", "parent", "a0")["rules"] == []
+    assert model.explain("man0", "parent", "a0").rules == ()
     assert len(model.predict(head="man0", relation="parent", top=3)) == 3
 
 
@@ -336,7 +334,7 @@ def test_the_rules_alone() -> None:
     assert got["rules"] == got["plogicnet*"]
     for p in model.predict(head="man0", relation="parent", top=5):
         assert p.q is None
-    assert model.explain("man0", "parent", "a0")["neighbours"] == []
+    assert model.explain("man0", "parent", "a0").neighbours == ()
     assert len(model.complete(0.01)) > 0
 
 
@@ -347,7 +345,7 @@ def test_a_graph_without_any_rule() -> None:
     assert len(model.rules.take(~model.rules.constraints)) == 0
     assert len(model.predict(head="a0", relation="r0", top=3)) == 3
     assert model.complete(0.0) == []
-    assert model.explain("a0", "r1", "b0")["rules"] == []
+    assert model.explain("a0", "r1", "b0").rules == ()
 
 
 def test_a_graph_without_valid_split_holds_some_out_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
@@ -401,7 +399,7 @@ def columns_row(model: PLogicNet, triple: Triple) -> list[float]:
 
 
 def test_prediction_rows_are_plain_dictionaries(model: PLogicNet) -> None:
-    rows = prediction_rows(model.predict(head="man0", relation="parent", top=2))
+    rows = [p.to_json() for p in model.predict(head="man0", relation="parent", top=2)]
     assert [list(row) for row in rows] == [
         ["head", "relation", "tail", "probability", "q", "p_w", "known", "in_hidden", "held_out"]
     ] * 2

@@ -82,7 +82,7 @@ def test_an_iteration_that_is_done_again_is_seen() -> None:
 
 def test_a_stop_without_words_is_seen(tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text("{}")
-    told = f"plogicnet: stopped; `plogicnet resume {tmp_path}` goes on from here"
+    told = f"plogicnet: stopped; `plogicnet resume {tmp_path}` continues from here"
     kills._require_words(kills.Ended(130, told, True, 1.0), tmp_path, {})
     kills._require_words(kills.Ended(-15, "", True, 1.0), tmp_path, {"run.json": b"{}"})  # it had not begun
     for code, said in ((130, ""), (-15, told), (1, told)):

@@ -1,4 +1,4 @@
-"""What is given away: the wheel holds every file of the package and no other, and each dependency's licence is told."""
+"""The distributions: the wheel holds the files of the package and no others; every dependency has a licence listed."""
 
 import subprocess
 import sys
@@ -40,22 +40,26 @@ def test_the_wheel_holds_the_package_and_nothing_else(built: dict[str, Path]) ->
     assert names - about == {name.removeprefix("src/") for name in listed("src")}
     assert {PurePosixPath(name).name for name in about} >= {"METADATA", "entry_points.txt", "LICENSE"}
     kept = names - about
-    for needed in ("presets/best/family.yaml", "graph/datasets.yaml", "web/static/page.html", "py.typed"):
+    for needed in (
+        *("config/presets/best/family.yaml", "graph/datasets/datasets.yaml"),
+        *("web/static/page.html", "py.typed"),
+    ):
         assert f"plogicnet/{needed}" in kept
+    assert not any("reproduction" in name for name in kept)
 
 
 def test_the_sdist_holds_what_is_needed_to_build_and_to_test(built: dict[str, Path]) -> None:
     with tarfile.open(built["sdist"]) as sdist:
         names = {name.split("/", 1)[1] for name in sdist.getnames()}
-    meant = listed("src", "tests", "docs", "benchmarks", "release", "fuzz", "torture")
+    meant = listed("src", "reproduction", "tests", "docs", "benchmarks", "release", "fuzz", "torture")
     assert names >= meant | {"pyproject.toml", "README.md", "LICENSE", "Makefile", "constraints.txt", "conftest.py"}
     assert not {name for name in names if name.split("/")[0] in (".venv", "dist", "runs", "data")}
 
 
 def test_every_dependency_is_listed_with_its_licence() -> None:
     rows = [line.strip("| ").split(" | ") for line in licences.PAGE.read_text(encoding="utf-8").splitlines()]
-    told = {row[0]: row[1:] for row in rows if len(row) == 3}
-    assert set(licences.direct()) == set(told) - {"package", "---"}
+    licence_of = {row[0]: row[1:] for row in rows if len(row) == 3}
+    assert set(licences.direct()) == set(licence_of) - {"package", "---"}
     for name, places in licences.direct().items():
-        assert told[name][0] == ", ".join(places)
-        assert told[name][1].strip()
+        assert licence_of[name][0] == ", ".join(places)
+        assert licence_of[name][1].strip()

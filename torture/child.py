@@ -117,12 +117,12 @@ def ended(pid: int, request: dict[str, Any]) -> dict[str, Any]:
 def main() -> None:
     """Makes the graph, and serves requests until stdin ends."""
     from forking import serve
-    from plogicnet import model
     from plogicnet.neural.protocol import Checkpoint
+    from plogicnet.runs import lifecycle
     from small import write_small_graph
 
     write_small_graph(Path(sys.argv[1]))
-    vars(model)["Checkpoint"] = partial(Checkpoint, every_steps=OFTEN)
+    vars(lifecycle)["Checkpoint"] = partial(Checkpoint, every_steps=OFTEN)
     signal.pthread_sigmask(signal.SIG_BLOCK, HEARD)  # until a child is the program
     serve(become, ended)
 

@@ -257,7 +257,7 @@ def _require_words(ended: Ended, run: Path, before: dict[str, bytes]) -> None:
     """A run that was stopped by a signal it can hear says how to go on, if it had begun to write."""
     unfinished = (run / "run.json").exists() and not (run / "metrics.json").exists()
     if unfinished and files_of(run) != before:
-        if ended.code != 130 or f"`plogicnet resume {run}` goes on from here" not in ended.said:
+        if ended.code != 130 or f"`plogicnet resume {run}` continues from here" not in ended.said:
             raise LostError(f"stopped without a word on how to go on, exit code {ended.code}: {ended.said}")
     elif ended.code not in (130, -signal.SIGTERM, 0):
         raise LostError(f"exit code {ended.code}: {ended.said}")

@@ -11,6 +11,7 @@ Example:
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+import plogicnet.grounding  # registers the built-in engines
 import plogicnet.neural  # registers the built-in models
 import plogicnet.systems  # noqa: F401 - registers the built-in systems
 from plogicnet.version import VERSION

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,19 +10,22 @@ from typing import Any
 import torch
 
 from plogicnet.config import Config
-from plogicnet.evaluation import Calibration
+from plogicnet.evaluation.calibration import Calibration
 from plogicnet.graph import OPEN, IntArray, KnowledgeGraph
-from plogicnet.grounding import Mined, Network, find_rules
+from plogicnet.grounding.engine import Mined
+from plogicnet.grounding.network import Network
+from plogicnet.grounding.rulebook import find_rules
 from plogicnet.inference import prediction
 from plogicnet.inference.evaluation import evaluate
-from plogicnet.inference.explanation import PREMISES, explain
+from plogicnet.inference.explanation import PREMISES, Explanation, explain
 from plogicnet.inference.facts import with_facts
-from plogicnet.inference.fitted import Fitted, Judged, Prediction, fit_calibration, prediction_rows, predictions
+from plogicnet.inference.fitted import Fitted, Judged, Prediction, fit_calibration, predictions
 from plogicnet.inference.prediction import query_of
-from plogicnet.neural.protocol import Checkpoint
 from plogicnet.rules import RuleTable, Statement, read_statements, statements_of
-from plogicnet.runs import directory
-from plogicnet.runs.integrity import damage_said
+from plogicnet.runs import lifecycle, writing
+from plogicnet.runs.directory import State, state_of
+from plogicnet.runs.integrity import damage_as_input_error
+from plogicnet.runs.reading import Unfinished, read_complete
 from plogicnet.support.errors import InputError, many
 from plogicnet.support.progress import Progress, silent
 from plogicnet.systems.system import system_of
@@ -29,7 +33,7 @@ from plogicnet.training.em import begin, refit, run_em
 from plogicnet.training.hooks import Hooks
 from plogicnet.training.state import Iteration, Outcome
 
-__all__ = ["Fitted", "Hooks", "PLogicNet", "Prediction", "prediction_rows"]
+__all__ = ["Explanation", "Fitted", "Hooks", "PLogicNet", "Prediction"]
 log = logging.getLogger(__name__)
 
 
@@ -100,17 +104,15 @@ class PLogicNet:
         Example:
             >>> PLogicNet().fit(graph, rules="=2: husband(X, Y) => wife(Y, X)")  # doctest: +SKIP
         """
-        statements = self.statements(rules, graph)
-        graph = graph.with_validation(self.config.seed)
-        if graph.held_out:
-            told = many(graph.held_out, "training triple is", "training triples are")
-            log.warning("no valid split: %s held out for λ and calibration", told)
-        if out is not None:
-            if directory.is_complete(Path(out)):
-                raise InputError(f"{out}: a finished run is there; name another directory or remove it")
-            directory.begin(Path(out), self.config, graph, statements)
-        start = directory.Unfinished(self.config, graph, statements, None, None, 0)
-        return self._train(start, hooks or Hooks(), None if out is None else Path(out))
+        statements, folder = self.statements(rules, graph), None if out is None else Path(out)
+        with nullcontext() if folder is None else lifecycle.new_run(folder):
+            graph = graph.with_validation(self.config.seed)
+            if graph.held_out:
+                told = many(graph.held_out, "training triple is", "training triples are")
+                log.warning("no valid split: %s held out for λ and calibration", told)
+            if folder is not None:
+                writing.begin(folder, self.config, graph, statements)
+            return self._train(Unfinished(self.config, graph, statements), hooks or Hooks(), folder)
 
     @classmethod
     def resume(
@@ -123,10 +125,29 @@ class PLogicNet:
         Example:
             >>> PLogicNet.resume("runs/family")  # doctest: +SKIP
         """
-        start = directory.read_unfinished(Path(path), settings or {})
-        if start.complete and start.last is not None:
-            directory.reopen(Path(path), start.config, start.graph, start.last, start.candidates)
-        return cls(start.config)._train(start, hooks or Hooks(), Path(path))
+        with lifecycle.resumed_run(Path(path), settings or {}) as start:
+            return cls(start.config)._train(start, hooks or Hooks(), Path(path))
+
+    @classmethod
+    def load_or_train(
+        cls,
+        path: str | Path,
+        config: Config,
+        graph: KnowledgeGraph,
+        rules: str | Path | None = None,
+        hooks: Hooks | None = None,
+    ) -> "PLogicNet":
+        """The model of a run directory: loaded if the run is complete, resumed if it is unfinished, else trained.
+
+        Example:
+            >>> PLogicNet.load_or_train("runs/family", Config(), demo_family())  # doctest: +SKIP
+        """
+        state = state_of(Path(path))
+        if state is State.COMPLETE:
+            return cls.load(path)
+        if state is State.UNFINISHED:
+            return cls.resume(path, {"device": config.device, "threads": config.threads}, hooks)
+        return cls(config).fit(graph, rules, path, hooks)
 
     def refit(
         self, rules: str | Path | None = None, out: str | Path | None = None, hooks: Hooks | None = None
@@ -137,19 +158,24 @@ class PLogicNet:
             >>> PLogicNet.load("runs/family").refit(Path("edited.rules"))  # doctest: +SKIP
         """
         f, config, hooks = self._as_trained, self.config, hooks or Hooks()
-        table, constraints = f.outcome.rule_model.rules, f.outcome.rule_model.constraints
+        folder = None if out is None else Path(out)
+        with nullcontext() if folder is None else lifecycle.open_run(folder):
+            last = self._refitted(f, rules, hooks)
+            if folder is not None:
+                if state_of(folder) is State.ABSENT:
+                    writing.begin(folder, config, f.graph, None)
+                writing.keep(folder, f.graph, last, f.candidates, last.iteration, final=True)
+            return self._finish(f.graph, last, f.candidates, hooks, folder)
+
+    def _refitted(self, f: Fitted, rules: str | Path | None, hooks: Hooks) -> Outcome:
+        config, table, constraints = self.config, f.outcome.rule_model.rules, f.outcome.rule_model.constraints
         if rules is not None:
             alone = config.with_values({"rules.mine": False})
             found = find_rules(f.graph, alone, self.statements(rules, f.graph), hooks.progress)
             table, constraints = found.rules, found.constraints
-        last = refit(f.graph, config, f.outcome, table, constraints, hooks)
-        if out is not None:
-            if not directory.is_run(Path(out)):
-                directory.begin(Path(out), config, f.graph, None)
-            directory.keep(Path(out), f.graph, last, f.candidates, last.iteration, final=True)
-        return self._finish(f.graph, last, f.candidates, hooks, None if out is None else Path(out))
+        return refit(f.graph, config, f.outcome, table, constraints, hooks)
 
-    def _train(self, start: directory.Unfinished, hooks: Hooks, out: Path | None) -> "PLogicNet":
+    def _train(self, start: Unfinished, hooks: Hooks, out: Path | None) -> "PLogicNet":
         """Mines, unless that is done, runs the EM iterations that are left, and finishes."""
         _use_threads(self.config)
         graph, candidates, last = start.graph, start.candidates, start.last
@@ -162,14 +188,9 @@ class PLogicNet:
             candidates = mined.candidates
             with hooks.clock("ground"):
                 last = begin(graph, self.config, mined.rules, mined.constraints, hooks)
-
-        def save(now: Outcome, best: Outcome) -> None:
-            if out is not None:
-                directory.keep(out, graph, now, candidates, best.iteration)
-
-        checkpoint = None if out is None else Checkpoint(out / directory.CHECKPOINT / directory.E_STEP)
         if not start.final:
-            last = run_em(graph, self.config, last, replace(hooks, save=save, checkpoint=checkpoint), start.best)
+            saving = hooks if out is None else lifecycle.saving(out, graph, candidates, hooks)
+            last = run_em(graph, self.config, last, saving, start.best)
         return self._finish(graph, last, candidates, hooks, out)
 
     def _finish(
@@ -192,7 +213,7 @@ class PLogicNet:
             self.metrics |= {split: self.evaluate(split, hooks.progress) for split in splits}
         self.seconds = hooks.clock.seconds
         if out is not None:
-            directory.write(out, self.config, graph, outcome, self.metrics, self.seconds)
+            writing.publish(out, self.config, graph, outcome, self.metrics, self.seconds)
         return self
 
     def statements(self, rules: str | Path | None, graph: KnowledgeGraph) -> list[Statement]:
@@ -209,7 +230,7 @@ class PLogicNet:
         named = isinstance(rules, Path) or "=>" not in rules
         statements = read_statements(Path(rules), graph) if named else statements_of(str(rules), graph)
         body = tuple(s.rule for s in statements if not s.rule.negated)
-        Network(graph, body, self.config.rules.counting, settings=self.config.grounding).require_engines()
+        Network.of(graph, body, self.config).require_engines()
         return statements
 
     def evaluate(self, split: str = "test", progress: Progress = silent) -> dict[str, object]:
@@ -218,7 +239,7 @@ class PLogicNet:
         Example:
             >>> model.evaluate()["plogicnet*"]["mrr"]  # doctest: +SKIP
         """
-        return evaluate(self._as_trained, self.config, split, progress)
+        return evaluate(self._as_trained, self.config, split, progress).to_json()
 
     def predict(
         self,
@@ -284,21 +305,22 @@ class PLogicNet:
         """
         return self.fitted.judge(triples)
 
-    def explain(self, head: str, relation: str, tail: str, premises: int = PREMISES) -> dict[str, object]:
-        """Why a triple is held probable: each rule's contribution to the log-odds with its premises, and similar facts.
+    def explain(self, head: str, relation: str, tail: str, premises: int = PREMISES) -> Explanation:
+        """Why a triple is probable or not: each rule's contribution with its premises, and the neural model's reasons.
 
         The premises of at most so many groundings of each rule are given; all groundings are counted.
 
         Example:
-            >>> model.explain("zoe_brandt", "mother", "anna_brandt")["rules"]  # doctest: +SKIP
+            >>> model.explain("zoe_brandt", "mother", "anna_brandt").rules[0].premises  # doctest: +SKIP
         """
         return explain(self.fitted, head, relation, tail, premises)
 
     def with_facts(self, facts: Any) -> "PLogicNet":
         """This model in a graph that has more facts, also about entities that training never saw; itself it stays.
 
-        Rules fire on the new facts at once; weights, base rates, vectors and calibration are those of training. A
-        triple with an entity that has no vector is judged by rules alone, and its q is None.
+        Rules fire on the new facts at once; weights, base rates, the neural model's parameters and calibration are
+        those of training. A triple with an entity that the neural model cannot score is judged by rules alone, and its
+        q is None.
 
         Args:
             facts: a file of triples, a data frame, or rows of three names; relations must be known ones.
@@ -314,18 +336,18 @@ class PLogicNet:
     def save(self, path: str | Path) -> None:
         """Writes a run directory; a run that is there already is replaced.
 
-        To save over a finished run is the one thing not to be killed: in its first moments the old run is gone and the
-        new one not there yet.
+        Do not kill it while it replaces a complete run: in its first moments the old run is gone and the new one is
+        not there yet.
 
         Example:
             >>> model.save("runs/family")  # doctest: +SKIP
         """
-        f = self._as_trained
-        directory.begin(Path(path), self.config, f.graph, None)
-        directory.keep(
-            Path(path), f.graph, f.outcome, f.candidates, f.outcome.iteration
-        )  # should it be stopped on the way
-        directory.write(Path(path), self.config, f.graph, f.outcome, self.metrics, self.seconds)
+        f, folder = self._as_trained, Path(path)
+        with lifecycle.open_run(folder):
+            writing.begin(folder, self.config, f.graph, None)
+            # so that it can be resumed if it is stopped on the way
+            writing.keep(folder, f.graph, f.outcome, f.candidates, f.outcome.iteration)
+            writing.publish(folder, self.config, f.graph, f.outcome, self.metrics, self.seconds)
 
     @classmethod
     def load(cls, path: str | Path, settings: Mapping[str, object] | None = None, edited: bool = False) -> "PLogicNet":
@@ -336,11 +358,11 @@ class PLogicNet:
         Example:
             >>> PLogicNet.load("runs/family").evaluate()  # doctest: +SKIP
         """
-        config, graph, outcome, metrics = directory.read(Path(path), settings or {}, edited)
+        config, graph, outcome, metrics = read_complete(Path(path), settings or {}, edited)
         _use_threads(config)
         model = cls(config)
         model.metrics = metrics
-        with damage_said(Path(path)):
+        with damage_as_input_error(Path(path)):
             calibration = Calibration.of_json(metrics["calibration"])
             model._fitted = Fitted.of(graph, config, outcome, calibration, metrics["candidates"])
         return model

@@ -89,14 +89,14 @@ def test_every_question_takes_facts(call: Call, family: Path, kim: Path, tmp_pat
     assert hashes(family) == before
 
 
-def test_the_output_says_that_there_is_no_vector(call: Call, family: Path, kim: Path) -> None:
+def test_the_output_says_that_the_neural_model_has_no_part_in_it(call: Call, family: Path, kim: Path) -> None:
     asked = ("--relation", "uncle", "--tail", "kim_thal", "--top", 3)
     _, out, said = call("predict", family, *asked, "--facts", kim)
-    assert "3 of 3 judged by rules alone: no vector" in out
-    assert "kim.tsv: judged by rules alone, no vector: kim_thal" in said
+    assert "3 of 3 judged by rules alone: no score by a neural model" in out
+    assert "kim.tsv: judged by rules alone, since the neural model cannot score them: kim_thal" in said
     for how in ("tree", "text"):
         _, out, _ = call("explain", family, "clemens_brandt", "uncle", "kim_thal", "--facts", kim, "--format", how)
-        assert "judged by rules alone: no vector for kim_thal" in out
+        assert "judged by rules alone: the neural model cannot score kim_thal" in out
         assert "uncle(clemens_brandt, aaron_thal) and brother(aaron_thal, kim_thal)" in out
     code, _, said = call("predict", family, *asked)
     assert code == 2

@@ -9,7 +9,7 @@ import pytest
 
 from calling import Call, answer
 from plogicnet import PLogicNet
-from plogicnet.inference.fitted import prediction_rows
+from plogicnet.model import Prediction
 from small import fitted
 
 Row = dict[str, Any]
@@ -28,6 +28,10 @@ def model(run: Path) -> PLogicNet:
     return PLogicNet.load(run)
 
 
+def json_of(found: list[Prediction]) -> list[Row]:
+    return [p.to_json() for p in found]
+
+
 def rows_of(call: Call, *words: object) -> list[Row]:
     rows: list[Row] = answer(call, *words)["predictions"]
     return rows
@@ -44,17 +48,17 @@ def options(query: Query) -> list[str]:
 @pytest.mark.parametrize("query", QUERIES)
 def test_one_query_of_each_kind(call: Call, run: Path, model: PLogicNet, query: Query) -> None:
     for more in ([], ["--include-known"]):
-        expected = prediction_rows(model.predict(*query, top=4, include_known=bool(more)))
+        expected = json_of(model.predict(*query, top=4, include_known=bool(more)))
         assert rows_of(call, "predict", run, *options(query), "--top", 4, *more) == expected
     assert len(rows_of(call, "predict", run, *options(query))) <= 10
-    least = prediction_rows(model.predict(*query, top=4))[1]["probability"]
+    least = json_of(model.predict(*query, top=4))[1]["probability"]
     few = rows_of(call, "predict", run, *options(query), "--min-probability", least)
-    assert few == prediction_rows(model.predict(*query, top=len(few)))
+    assert few == json_of(model.predict(*query, top=len(few)))
     code, text, _ = call("predict", run, *options(query), "--top", 2)
     assert code == 0
     assert "probability" in text
     assert "(man2, ?)" in text or "(?, a0)" in text or "?(a5, b5)" in text
-    known = sum(bool(row["known"]) for row in prediction_rows(model.predict(*query, top=1000, include_known=True)))
+    known = sum(bool(row["known"]) for row in json_of(model.predict(*query, top=1000, include_known=True)))
     assert (f"{known} more known already (--include-known shows them)" in text) == (known > 0)
     assert "known already" not in call("predict", run, *options(query), "--include-known")[1]
 
@@ -71,7 +75,7 @@ def test_a_file_of_queries(call: Call, run: Path, model: PLogicNet, tmp_path: Pa
     expected = [
         row | {"query": number}
         for number, query in enumerate(QUERIES, 1)
-        for row in prediction_rows(model.predict(*query, top=3))
+        for row in json_of(model.predict(*query, top=3))
     ]
     assert rows_of(call, "predict", run, "--queries", file, "--top", 3) == expected
     code, text, _ = call("predict", run, "--queries", file, "--top", 1)
@@ -91,7 +95,7 @@ def test_completion_to_a_file_which_is_judged_again_to_the_same(
         pytest.importorskip("pyoxigraph")
     out, again = tmp_path / f"missing{ending}", tmp_path / f"again{ending}"
     told = answer(call, "predict", run, "--complete", "--min-probability", 0.1, "--out", out)
-    best = prediction_rows(model.complete(0.1))
+    best = json_of(model.complete(0.1))
     assert told["written"] == len(best) > 20
     assert told["predictions"] == best[:10]
     judged = rows_of(call, "predict", run, "--triples", out)
@@ -101,12 +105,12 @@ def test_completion_to_a_file_which_is_judged_again_to_the_same(
 
 
 def test_completion_on_the_screen_and_of_the_best(call: Call, run: Path, model: PLogicNet, tmp_path: Path) -> None:
-    best = prediction_rows(model.complete(0.0))
+    best = json_of(model.complete(0.0))
     code, text, said = call("predict", run, "--complete", "--min-probability", 0)
     assert code == 0
-    assert "candidates (pairs of entities that a relation was seen with, and what rules say), about 1 s" in said
+    assert "candidates (pairs of entities that a relation was seen with, and what rules conclude), about 1 s" in said
     assert "--out FILE writes all" in said
-    assert text.count("by rules") + text.count("by vectors") == 10
+    assert text.count("by rules") + text.count("by neural model") == 10
     assert rows_of(call, "predict", run, "--complete", "--min-probability", 0, "--top", 7) == best[:7]
     out = tmp_path / "best.jsonl"
     answer(call, "predict", run, "--complete", "--min-probability", 0, "--top", 7, "--out", out)
@@ -149,7 +153,7 @@ def test_triples_in_their_order_or_the_best_of_them(call: Call, run: Path, model
     file = tmp_path / "asked.csv"
     file.write_text("".join(",".join(graph.names(t)) + "\n" for t in graph.test))
     judged = rows_of(call, "predict", run, "--triples", file)
-    assert judged == prediction_rows(model.judge(graph.test))
+    assert judged == json_of(model.judge(graph.test))
     best = rows_of(call, "predict", run, "--triples", file, "--top", 3)
     assert best == sorted(judged, key=lambda row: -row["probability"])[:3]
     likely = rows_of(call, "predict", run, "--triples", file, "--min-probability", best[-1]["probability"])

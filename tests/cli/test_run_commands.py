@@ -144,8 +144,8 @@ def test_resume_of_a_complete_run(call: Call, run: Path, graph: Path, tmp_path: 
     (run / ".metrics.json.7.part").mkdir()
     (run / ".metrics.json.7.part" / "metrics.json").write_text("half of it")
     said = refused(call, "resume", run)
-    assert f"{run} is complete; there is nothing to go on with" in said
-    assert f"`plogicnet resume {run} --set em.iterations=3` gives it one more" in said
+    assert f"{run} is complete; there is nothing to resume" in said
+    assert f"`plogicnet resume {run} --set em.iterations=3` adds an EM iteration" in said
     assert files_of(run) == before | {".lock": b""}
     assert not (run / "checkpoint").exists()
     for words in ("em.iterations=2", "em.iterations=1", "em.patience=3"):
@@ -164,7 +164,7 @@ def test_resume_of_a_complete_run(call: Call, run: Path, graph: Path, tmp_path: 
 )
 def test_resume_takes_no_other_setting(call: Call, run: Path, words: str) -> None:
     before = files_of(run)
-    assert f"--set {words}: a run goes on with its own settings" in refused(call, "resume", run, "--set", words)
+    assert f"--set {words}: a run keeps its own settings" in refused(call, "resume", run, "--set", words)
     assert files_of(run) == before
 
 
@@ -179,7 +179,7 @@ def test_a_newer_run_says_so_to_every_command(call: Call, run: Path) -> None:
     before = files_of(run)
     for command in ("resume", "refit", "rules", "evaluate"):
         said = refused(call, command, run)
-        assert "was written by plogicnet 9.9, a newer version than this" in said
+        assert "was written by plogicnet 9.9, newer than this" in said
         assert "update plogicnet" in said
     assert files_of(run) == before
 

@@ -7,14 +7,14 @@ import pytest
 import yaml
 
 from plogicnet.config import Config, preset_names
+from plogicnet.config.tree import children
 from plogicnet.support.errors import InputError
 
 
 def leaves(node: object, prefix: str = "") -> dict[str, object]:
     found: dict[str, object] = {}
-    for f in dataclasses.fields(node):  # type: ignore[arg-type]
-        value, key = getattr(node, f.name), prefix + f.name.rstrip("_")
-        found |= leaves(value, key + ".") if dataclasses.is_dataclass(value) else {key: value}
+    for name, value, _ in children(node):
+        found |= leaves(value, f"{prefix}{name}.") if dataclasses.is_dataclass(value) else {prefix + name: value}
     return found
 
 
@@ -26,10 +26,12 @@ def test_yaml_round_trip_of_the_defaults_and_of_changes() -> None:
 
 
 def test_every_setting_can_be_set_by_its_dotted_key_and_has_a_comment() -> None:
-    text = Config().to_yaml(comments=True)
+    every = Config().with_all_blocks
+    text = every.to_yaml(comments=True)
     plain = yaml.safe_load(text)
-    for key, value in leaves(Config()).items():
-        assert Config().with_values({key: list(value) if isinstance(value, tuple) else value}) == Config()
+    assert {"neural.vectors.dim", "systems.blp.prior", "systems.ruge.c", "systems.nne_aer.mu"} <= set(leaves(every))
+    for key, value in leaves(every).items():
+        assert every.with_values({key: list(value) if isinstance(value, tuple) else value}) == every
         node = plain
         for part in key.split("."):
             node = node[part]
@@ -38,15 +40,30 @@ def test_every_setting_can_be_set_by_its_dotted_key_and_has_a_comment() -> None:
 
 
 def test_later_wins_over_earlier() -> None:
-    assert Config().with_assignments(["neural.vectors.dim=3", "neural.vectors.dim=5"]).kge.dim == 5
+    assert Config().with_assignments(["neural.steps=3", "neural.steps=5"]).neural.steps == 5
+    config = Config().with_assignments(["neural.vectors.dim=3", "neural.vectors.dim=5"])
+    assert config.neural.blocks["vectors"].dim == 5
+
+
+def test_a_completed_config_holds_the_blocks_that_it_uses_and_survives_yaml() -> None:
+    completed = Config().with_values({"system": "ruge"}).completed
+    assert set(completed.neural.blocks) == {"vectors"}
+    assert set(completed.systems.blocks) == {"ruge"}
+    assert completed.neural.model == "ComplEx"
+    assert Config().with_yaml(completed.to_yaml(), "file") == completed == completed.completed
 
 
 @pytest.mark.parametrize(
     ("assignment", "words"),
     [
-        ("kge.dimm=3", ["unknown setting 'kge.dimm'", "Did you mean 'neural.vectors.dim'", "Known in kge:"]),
+        (
+            "neural.vectors.dimm=3",
+            ["unknown setting 'neural.vectors.dimm'", "'neural.vectors.dim'", "in neural.vectors:"],
+        ),
+        ("neural.vektors.dim=3", ["unknown setting 'neural.vektors.dim'", "Did you mean 'neural.vectors'"]),
+        ("systems.blq.prior=3", ["unknown setting 'systems.blq.prior'", "Did you mean 'systems.blp'"]),
         ("sede=3", ["unknown setting 'sede'", "'seed'"]),
-        ("neural.model=foo", ["neural.model: 'foo' is not allowed", "one of TransE, RotatE"]),
+        ("neural.model=foo", ["neural.model: unknown neural model 'foo'", "There are: TransE, RotatE"]),
         ("neural.vectors.dim=0", ["neural.vectors.dim: 0 is out of range; it is at least 1"]),
         ("neural.vectors.dim=1.5", ["neural.vectors.dim: 1.5 is not allowed; a whole number"]),
         ("seed=true", ["seed: True is not allowed; a whole number"]),
@@ -61,7 +78,10 @@ def test_later_wins_over_earlier() -> None:
         ("rules.patterns=[circle]", ["rules.patterns: ['circle'] is not allowed"]),
         ("em.lambda_grid=much", ["em.lambda_grid: 'much' is not allowed; a list, as [0.5], each item a number"]),
         ("mln.hidden_premises=true", ["one of false, sampled"]),
-        ("kge=3", ["kge holds the settings model, dim"]),
+        ("neural=3", ["neural holds the settings model, steps"]),
+        ("neural.vectors=3", ["neural.vectors holds the settings dim"]),
+        ("system=plogicnett", ["system: unknown system 'plogicnett'. Did you mean 'plogicnet'"]),
+        ("grounding.engine=3", ["grounding.engine: 3 is not allowed; one of"]),
         ("neural.vectors.dim.x=3", ["neural.vectors.dim is one value and holds no settings"]),
         ("neural.vectors.dim", ["expected key=value"]),
         ("neural.vectors.dim=[", ["no value in YAML"]),
@@ -85,9 +105,12 @@ def test_where_a_list_is_meant_the_message_shows_one_that_is_accepted(key: str) 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("kge:\n  dim: 3\n  dum: 4\n", "my.yaml, line 3, column 3: unknown setting 'kge.dum'"),
-        ("kge: {dim: x}\n", "my.yaml, line 1, column 7: neural.vectors.dim: 'x' is not allowed"),
-        ("kge: [\n", "my.yaml, line 2, column 1: not YAML"),
+        (
+            "neural:\n  steps: 3\n  vectors:\n    dum: 4\n",
+            "my.yaml, line 4, column 5: unknown setting 'neural.vectors.dum'",
+        ),
+        ("neural: {vectors: {dim: x}}\n", "my.yaml, line 1, column 20: neural.vectors.dim: 'x' is not allowed"),
+        ("neural: [\n", "my.yaml, line 2, column 1: not YAML"),
         ("- 3\n", "my.yaml: expected settings"),
     ],
 )

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plogicnet.evaluation import memory
+from plogicnet.evaluation import batches
 from plogicnet.evaluation.batches import batch_size, in_batches
 
 CPU = torch.device("cpu")
@@ -52,5 +52,5 @@ def test_one_query_that_memory_does_not_hold_is_an_error() -> None:
 def test_little_free_memory_makes_small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     assert batch_size(2**20, CPU, batch_memory_mb=7) == 7
     for free, expected in ((0, 1), (40, 10), (10**6, 256)):
-        monkeypatch.setattr(memory, "free_bytes", lambda _, free=free: free * 2**20)
+        monkeypatch.setattr(batches, "free_bytes", lambda _, free=free: free * 2**20)
         assert batch_size(2**20, CPU) == expected

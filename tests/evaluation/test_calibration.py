@@ -6,12 +6,21 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import special
 
-from plogicnet.evaluation import Calibration, calibrate, calibrate_twice, columns_of, reliability, sample
-from plogicnet.evaluation.calibration import Sample
+from plogicnet.evaluation.calibration import (
+    Calibration,
+    Sample,
+    calibrate,
+    calibrate_twice,
+    columns_of,
+    reliability,
+    sample,
+)
+from plogicnet.evaluation.orders import ByProbability, Combination, Scored
 from plogicnet.graph import KnowledgeGraph, TripleSet, Vocabulary, as_triples
 from plogicnet.mln import RuleScores
 
@@ -122,9 +131,17 @@ def test_without_a_score_the_regression_without_that_column_judges() -> None:
     assert got.alone.intercept != pytest.approx(got.intercept, abs=0.05)
 
 
-def test_a_calibration_of_an_older_run_takes_p_w_itself_where_there_is_no_score() -> None:
-    old = Calibration.of_json({"intercept": -3.0, "score": 0.5, "p_w": 2.0, "reached": -0.5})
-    np.testing.assert_allclose(old.probability(np.array([[np.nan, 0.7, 1.0], [np.nan, 0.0, 0.0]])), [0.7, 0.0])
+def test_tensors_are_judged_as_arrays_are() -> None:
+    """To the bit, with and without a score and rules: what is listed first is what is most probable."""
+    rng = np.random.default_rng(0)
+    reached = rng.random(200) < 0.5
+    evidence, base = rng.normal(0, 3, 200), np.full(200, -2.5)
+    score = np.where(rng.random(200) < 0.2, np.nan, rng.normal(0, 3, 200))
+    calibration = Calibration(-1.0, 0.8, 0.5, 1.2, alone=Calibration(-2.0, 0.0, 0.7, 0.9))
+    columns = np.column_stack([score, np.where(reached, special.expit(base + evidence), 0.0), reached])
+    scored = Scored(*map(torch.from_numpy, (score, base, evidence, reached)))
+    by_probability = ByProbability(calibration, Combination(rule_share=1.0)).levels(scored)[0]
+    np.testing.assert_array_equal(by_probability.numpy(), calibration.probability(columns))
 
 
 def test_a_count_is_as_good_as_so_many_rows() -> None:
@@ -213,12 +230,9 @@ def test_reliability_equals_the_loop(rows: list[tuple[float, bool, float]]) -> N
             true = sum(y * count for _, y, count in inside) / weight
             error += weight / total * abs(predicted - true)
             curve.append({"predicted": predicted, "true": true, "share": weight / total})
-    assert got["brier"] == pytest.approx(brier, abs=1e-12)
-    assert got["ece"] == pytest.approx(error, abs=1e-12)
-    found = got["curve"]
-    assert isinstance(found, list)
-    assert len(found) == len(curve)
-    for a, b in zip(found, curve, strict=True):
+    assert got.brier == pytest.approx(brier, abs=1e-12)
+    assert got.ece == pytest.approx(error, abs=1e-12)
+    for a, b in zip(got.to_json()["curve"], curve, strict=True):
         assert a == pytest.approx(b, abs=1e-12)
 
 
@@ -226,6 +240,4 @@ def test_reliability_of_true_probabilities_is_good() -> None:
     rng = np.random.default_rng(0)
     p = special.expit(rng.normal(0, 2, 20_000))
     labels = Sample(np.zeros((len(p), 3), dtype=np.int64), (rng.random(len(p)) < p).astype(float), np.ones(len(p)))
-    ece = reliability(p, labels)["ece"]
-    assert isinstance(ece, float)
-    assert ece < 0.02
+    assert reliability(p, labels).ece < 0.02

@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from plogicnet.evaluation import Combination, rank, summary
+from plogicnet.evaluation.metrics import summary
+from plogicnet.evaluation.orders import Combination
+from plogicnet.evaluation.ranking import rank
 from plogicnet.graph import IntArray, KnowledgeGraph, Side, TripleSet, demo_family
 from plogicnet.mln import RuleScores
 from plogicnet.neural.protocol import Examples

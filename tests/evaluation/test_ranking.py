@@ -10,8 +10,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy import special
+from test_metrics import slow_summary
 
-from plogicnet.evaluation import Combination, Ranks, filter_splits, rank, report, summary
+from plogicnet.evaluation.figures import RankingFigures, Ranks
+from plogicnet.evaluation.metrics import summary
+from plogicnet.evaluation.orders import Combination
+from plogicnet.evaluation.ranking import filter_splits, rank
 from plogicnet.graph import FloatArray, KnowledgeGraph, TripleSet, Vocabulary, as_triples
 from plogicnet.mln import RuleScores
 from small import TableModel
@@ -40,7 +44,7 @@ class World:
         )
 
     @property
-    def embedding(self) -> TableModel:
+    def neural(self) -> TableModel:
         return TableModel(self.score)
 
     @property
@@ -171,7 +175,7 @@ def test_reranked_ranks_equal_brute_force(world: World) -> None:
 
 
 def test_rerank_lets_rules_lift_the_truth_within_the_best() -> None:
-    """By hand: the truth is second by the neural model, first by the rules; re-ranking the best two must put it first."""
+    """The truth is second by the neural model, first by the rules; re-ranking the best two must put it first."""
     world = World(
         4,
         {"train": [(0, 0, 0)], "valid": [], "test": [(0, 0, 1)]},
@@ -201,7 +205,7 @@ def test_rerank_leaves_what_is_below_the_best_below() -> None:
 
 @given(worlds())
 @settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow])
-def test_rank_without_an_embedding(world: World) -> None:
+def test_rank_without_a_neural_model(world: World) -> None:
     systems = {"rules": Combination(neural=False), "plogicnet*": Combination(neural=False, rule_share=2.0, rerank=1)}
     for split in ("valid", "test"):
         got = rank(world.graph, split, None, world.rules, systems)
@@ -218,7 +222,7 @@ def test_chunks_change_nothing(world: World, queries: int) -> None:
     whole = rank(world.graph, "test", world.neural, world.rules, both)
     with pytest.MonkeyPatch.context() as patch:
         # one megabyte is then enough for so many queries and no more
-        patch.setattr("plogicnet.evaluation.ranking.BYTES_PER_CANDIDATE", 2**20 // (queries * world.entities))
+        patch.setattr("plogicnet.evaluation.batches.BYTES_PER_CANDIDATE", 2**20 // (queries * world.entities))
         pieces = rank(world.graph, "test", world.neural, world.rules, both, batch_memory_mb=1)
     for name in both:
         np.testing.assert_array_equal(whole[name].better, pieces[name].better)
@@ -315,22 +319,6 @@ def test_constraint_puts_loops_last_but_not_observed_or_ruled_ones() -> None:
     assert got["without"].better[:, 1].tolist() == [1, 0, 1]
 
 
-def slow_summary(ranks: list[float]) -> dict[str, float]:
-    n = len(ranks)
-    figures = {"mr": sum(ranks) / n, "mrr": sum(1 / r for r in ranks) / n}
-    return figures | {f"hits_at_{k}": sum(r <= k for r in ranks) / n for k in (1, 3, 10)}
-
-
-@given(st.lists(st.integers(2, 60).map(lambda x: x / 2), min_size=1, max_size=30))
-@settings(deadline=None, max_examples=50)
-def test_summary_equals_the_loop(ranks: list[float]) -> None:
-    assert summary(np.array(ranks)) == pytest.approx(slow_summary(ranks))
-
-
-def test_summary_of_nothing_is_zeros() -> None:
-    assert summary(np.empty((0, 2))) == {"mr": 0, "mrr": 0, "hits_at_1": 0, "hits_at_3": 0, "hits_at_10": 0}
-
-
 def slow_category(train: list[Triple], relation: int) -> str:
     pairs = {(h, t) for h, r, t in train if r == relation}
     if not pairs:
@@ -342,11 +330,13 @@ def slow_category(train: list[Triple], relation: int) -> str:
 
 @given(worlds().filter(lambda w: bool(w.splits["test"])), st.integers(0, 2**31))
 @settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
-def test_report_equals_the_loop(world: World, seed: int) -> None:
+def test_figures_equal_the_loop(world: World, seed: int) -> None:
     triples = world.splits["test"]
     rng = np.random.default_rng(seed)
     ranks = Ranks(rng.integers(12, size=(len(triples), 2)), rng.integers(4, size=(len(triples), 2)))
-    got = report(world.graph, "test", ranks)
+    figures = RankingFigures.of(world.graph, "test", ranks)
+    got = figures.to_json()
+    assert RankingFigures.of_json(got) == figures
 
     def of(policy: FloatArray, rows: list[int], columns: tuple[int, ...] = (0, 1)) -> object:
         return pytest.approx(slow_summary([float(policy[i, j]) for i in rows for j in columns]))

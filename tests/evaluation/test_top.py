@@ -8,11 +8,13 @@ from hypothesis import strategies as st
 from scipy import special
 from test_ranking import COMBINES, World, forbidden, slow_key, worlds
 
-from plogicnet.evaluation import ByProbability, Calibration, Combination, top_k
-from plogicnet.evaluation.top import highest, highest_in_tensors
-from plogicnet.graph import Side
+from plogicnet.evaluation.calibration import Calibration
+from plogicnet.evaluation.candidates import Queries
+from plogicnet.evaluation.orders import ByProbability, Combination
+from plogicnet.evaluation.top import highest, highest_in_tensors, top_k
+from plogicnet.graph import SIDES, Side
 
-SYSTEMS = [
+ORDERS: list[Combination | ByProbability] = [
     Combination(constraint=False),
     Combination(),
     Combination(neural=False),
@@ -23,8 +25,8 @@ SYSTEMS = [
 
 
 def slow_top(
-    world: World, system: Combination | ByProbability, entity: int, relation: int, side: Side, k: int, filtered: bool
-) -> tuple[list[int], list[bool]]:
+    world: World, order: Combination | ByProbability, entity: int, relation: int, side: Side, k: int, filtered: bool
+) -> list[int]:
     triples = {
         e: (entity, relation, e) if side == "tail" else (e, relation, entity)
         for e in range(world.entities)
@@ -34,51 +36,40 @@ def slow_top(
     scores = {e: float(world.score[t[1], t[0], t[2]]) for e, t in triples.items()}
 
     def key(e: int) -> tuple[float, ...]:
-        if isinstance(system, Combination):
-            inside = sum(s > scores[e] for s in scores.values()) < system.rerank
-            return slow_key(world, system, triples[e], not system.rerank or inside)
+        if isinstance(order, Combination):
+            inside = sum(s > scores[e] for s in scores.values()) < order.rerank
+            return slow_key(world, order, triples[e], not order.rerank or inside)
         if forbidden(world, triples[e]):
             return 0.0, 0.0, 0.0
-        c = system.calibration
+        c = order.calibration
         lift = c.p_w * special.expit(world.odds[triples[e]]) + c.reached if triples[e] in world.odds else 0.0
         p = special.expit(c.intercept + c.score * scores[e] + lift)
-        return 1.0, p, *slow_key(world, system.ties, triples[e], True)
+        return 1.0, p, *slow_key(world, order.ties, triples[e], True)
 
-    best = sorted(scores, key=lambda e: (tuple(-x for x in key(e)), e))[:k]
-    return best, [triples[e] in world.splits["train"] for e in best]
+    return sorted(scores, key=lambda e: (tuple(-x for x in key(e)), e))[:k]
 
 
-@given(worlds(), st.integers(1, 7), st.booleans(), st.sampled_from(SYSTEMS), st.booleans())
+@given(worlds(), st.integers(1, 7), st.booleans(), st.sampled_from(ORDERS), st.booleans())
 @settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 def test_the_best_answers_equal_brute_force(
-    world: World, k: int, filtered: bool, system: Combination | ByProbability, little: bool
+    world: World, k: int, filtered: bool, order: Combination | ByProbability, little: bool
 ) -> None:
     entities, relations = (x.ravel() for x in np.indices((world.entities, len(world.base))))
-    sides: tuple[Side, Side] = ("head", "tail")
-    for side in sides:
+    for side in SIDES:
         with pytest.MonkeyPatch.context() as patch:
             if little:  # one megabyte is then enough for two queries
-                patch.setattr("plogicnet.evaluation.top.BYTES_PER_CANDIDATE", 2**19 // world.entities)
-            known = world.graph.known(["train"], side)
-            top = top_k(world.neural, world.rules, system, entities, relations, side, k, known, filtered, 1)
+                patch.setattr("plogicnet.evaluation.batches.BYTES_PER_CANDIDATE", 2**19 // world.entities)
+            known = world.graph.known(["train"], side) if filtered else None
+            top = top_k(world.neural, world.rules, order, Queries(entities, relations, side), k, known, 1)
         for i, (e, r) in enumerate(zip(entities.tolist(), relations.tolist(), strict=True)):
-            best, marks = slow_top(world, system, e, r, side, k, filtered)
-            none = [-1] * (min(k, world.entities) - len(best))
-            assert top.entities[i].tolist() == best + none
-            assert top.known[i].tolist() == marks + [False] * len(none)
-
-
-def test_without_known_facts_nothing_is_left_out_or_marked() -> None:
-    world = World(3, {"train": [(0, 0, 1)], "valid": [], "test": []}, np.zeros((1, 3, 3)), {}, [0.0], [False])
-    top = top_k(world.neural, world.rules, Combination(), np.array([0]), np.array([0]), "tail", k=9)
-    assert top.entities.tolist() == [[0, 1, 2]]
-    assert not top.known.any()
+            best = slow_top(world, order, e, r, side, k, filtered)
+            assert top[i].tolist() == best + [-1] * (min(k, world.entities) - len(best))
 
 
 def test_no_query_has_no_answer() -> None:
     world = World(3, {"train": [(0, 0, 1)], "valid": [], "test": []}, np.zeros((1, 3, 3)), {}, [0.0], [False])
     nothing = np.empty(0, dtype=np.int64)
-    assert top_k(world.neural, world.rules, Combination(), nothing, nothing, "tail", k=2).entities.shape == (0, 2)
+    assert top_k(world.neural, world.rules, Combination(), Queries(nothing, nothing, "tail"), k=2).shape == (0, 2)
 
 
 @given(st.data())

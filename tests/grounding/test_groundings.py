@@ -1,41 +1,23 @@
-"""Hidden triples and groundings against trying every tuple of entities."""
+"""Groundings in arrays, in files and as merged rows; brute force is in the contract of engines."""
 
+import gc
 from collections import Counter
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import sparse
 
 from plogicnet.graph import KnowledgeGraph
-from plogicnet.grounding import Chain, Counting, Move, chains_of, ground_network
-from plogicnet.rules import RuleTable, parse_rule
-from reference import COUNTINGS, as_set, graphs_and_chains, hidden, network, numbered_graph, unpacked
-
-
-@settings(max_examples=100, deadline=None)
-@given(graphs_and_chains(), st.sampled_from(COUNTINGS))
-def test_hidden_triples(case: tuple[KnowledgeGraph, list[Chain]], counting: Counting) -> None:
-    graph, chains = case
-    found = ground_network(graph.observed, chains, counting).hidden
-    assert as_set(found) == hidden(as_set(graph.train), len(graph.entities), chains, counting)
-    assert len(as_set(found)) == len(found)
-
-
-@settings(max_examples=100, deadline=None)
-@given(graphs_and_chains(), st.sampled_from(COUNTINGS), st.booleans())
-def test_ground_network(case: tuple[KnowledgeGraph, list[Chain]], counting: Counting, hidden_premises: bool) -> None:
-    graph, chains = case
-    facts, n = as_set(graph.train), len(graph.entities)
-    grounded = ground_network(graph.observed, chains, counting, hidden_premises)
-    assert Counter(unpacked(grounded)) == Counter(network(facts, n, chains, counting, hidden_premises))
-    assert as_set(grounded.hidden) == hidden(facts, n, chains, counting)
-    assert as_set(grounded.triples.triples) == facts | as_set(grounded.hidden)
-    assert as_set(grounded.triples.triples[grounded.observed]) == facts
-    assert grounded.rules == len(chains)
-    for premises in grounded.premises:  # each premise once, and at least one
-        rows = premises[premises >= 0].tolist()
-        assert rows
-        assert len(set(rows)) == len(rows)
+from plogicnet.grounding import groundings
+from plogicnet.grounding.native.grounding import ground_network
+from plogicnet.grounding.native.walks import Chain, Move
+from plogicnet.grounding.rows import Rows
+from plogicnet.grounding.sql.clauses import clause_of
+from plogicnet.grounding.sql.duckdb import ground_clauses
+from plogicnet.rules import parse_rule
+from reference import graphs_and_chains, numbered_graph, unpacked
 
 
 @settings(max_examples=30, deadline=None)
@@ -65,13 +47,51 @@ def test_a_grounding_that_supports_itself_is_left_out_but_for_paths() -> None:
     assert len(unpacked(ground_network(observed, [chain], "paths"))) == 2
 
 
-def test_no_rules_no_groundings() -> None:
-    graph = numbered_graph(2, 1, [(0, 0, 1)])
-    grounded = ground_network(graph.observed, [], "distinct", hidden_premises=True)
-    assert (len(grounded.triples), len(grounded.hidden), len(grounded.rule), grounded.rules) == (1, 0, 0, 0)
+@settings(max_examples=40, deadline=None)
+@given(graphs_and_chains(max_entities=4), st.integers(1, 9), st.booleans())
+def test_links_and_multisets_are_the_same_in_any_batches(
+    case: tuple[KnowledgeGraph, list[Chain]], at_once: int, hidden_premises: bool
+) -> None:
+    graph, chains = case
+    grounded = ground_network(graph.observed, chains, "distinct", hidden_premises)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(groundings, "AT_ONCE", at_once)
+        batches = list(grounded.links())
+        streamed = groundings._multisets(batches, len(grounded.triples), grounded.rules)
+    assert all(batch.num_rows == at_once for batch in batches[:-1])
+    assert [row for batch in batches for row in batch.to_pylist()] == grounded.links().read_all().to_pylist()
+    assert streamed.number.tolist() == grounded.multisets.number.tolist()
+    assert streamed.matrix.toarray().tolist() == grounded.multisets.matrix.toarray().tolist()
 
 
-def test_chains_of_numbers_the_rules_of_a_table() -> None:
-    graph = KnowledgeGraph.from_names([("a", "husband", "b"), ("b", "wife", "a")])
-    table = RuleTable.of([parse_rule("wife(X, Y) => husband(Y, X)")], [1], [1])
-    assert chains_of(table, graph) == [Chain((Move(1, False),), 0)]
+def test_stored_links_go_with_their_object() -> None:
+    graph = numbered_graph(2, 2, [(0, 0, 1)])
+    stored = ground_clauses(graph.observed, [clause_of(parse_rule("r0(X, Y) => r1(Y, X)"), graph)], "distinct")
+    folder = stored.file.parent
+    assert stored.links().read_all().num_rows == stored.size == 1
+    assert folder.is_dir()
+    del stored
+    gc.collect()
+    assert not folder.exists()
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.lists(st.sampled_from([0.0, 1.0, 2.0]), min_size=3, max_size=3), max_size=12), st.booleans())
+def test_distinct_rows(rows: list[list[float]], based: bool) -> None:
+    """Rows against a dictionary: their order, the row of each triple, sums, and the way back."""
+    matrix = np.array(rows).reshape(-1, 3)
+    base = np.arange(len(rows), dtype=np.float64) % 2 * float(based)
+    found = Rows.of(sparse.csr_array(matrix), base)
+    keys = [(*row, b) for row, b in zip(rows, base.tolist(), strict=True)]
+    distinct = list(dict.fromkeys(key for key in keys if any(key[:3])))
+    assert [(*row, b) for row, b in zip(found.matrix.toarray().tolist(), found.base, strict=True)] == distinct
+    assert found.number.tolist() == [distinct.index(key) if any(key[:3]) else -1 for key in keys]
+    assert found.whole.toarray().tolist() == matrix.tolist()
+    weights = np.array([0.5, -1.0, 2.0])
+    assert found.sums(weights).tolist() == (matrix @ weights).tolist()
+    assert found.distinct().number.tolist() == found.number.tolist()
+    two = found.merged(np.ones(len(rows)), np.full(len(rows), 2.0))
+    assert two.count.tolist() == two.total.tolist() == [2.0 * keys.count(key) for key in distinct]
+    for triple, row in enumerate(rows):
+        rules, values = found.row(triple)
+        assert dict(zip(rules.tolist(), values.tolist(), strict=True)) == {i: v for i, v in enumerate(row) if v}

@@ -1,6 +1,9 @@
-"""Mining against trying every rule on every tuple of entities, and against the counts of the authors' program."""
+"""Native mining: bounds, thresholds, shapes, hubs, and the counts of the authors' program; see also the contract."""
 
 import os
+import shutil
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,65 +12,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import plogicnet
 from plogicnet import config
+from plogicnet.config.shapes import CHAIN_SHAPES
 from plogicnet.graph import KnowledgeGraph, Vocabulary, as_triples, open_graph
-from plogicnet.grounding import Chain, Counting, Network, chain_of, chains_of, ground_network, mine, mine_constraints
-from plogicnet.rules import RuleTable
+from plogicnet.grounding.engine import Counting, Job
+from plogicnet.grounding.mining import mine_constraints
+from plogicnet.grounding.native.engine import NATIVE
+from plogicnet.grounding.native.mining import mine
+from plogicnet.grounding.network import Network
 from plogicnet.support.errors import InputError
-from reference import COUNTINGS, as_set, graphs, numbered_graph, possible_rules, support_and_hits
+from reference import COUNTINGS, as_set, graphs, numbered_graph
 
 ALL = config.MinPrecision(0, 0, 0, 0)
-
-
-def counted(graph: KnowledgeGraph, table: RuleTable) -> dict[Chain, tuple[int, int]]:
-    columns = zip(table.rules, table.support.tolist(), table.hits.tolist(), strict=True)
-    found = [(chain_of(rule, graph.relations), (support, hits)) for rule, support, hits in columns]
-    assert len(dict(found)) == len(found)
-    return dict(found)
-
-
-def expected(graph: KnowledgeGraph, counting: Counting, pattern: str) -> dict[Chain, tuple[int, int]]:
-    """Every candidate of a pattern: support and at least one hit."""
-    facts, n = as_set(graph.train), len(graph.entities)
-    tried = {c: support_and_hits(facts, n, c, counting) for c in possible_rules(len(graph.relations))[pattern]}
-    return {chain: counts for chain, counts in tried.items() if counts[1]}
-
-
-@settings(max_examples=60, deadline=None)
-@given(graphs(), st.sampled_from(COUNTINGS))
-def test_every_candidate_and_its_counts(graph: KnowledgeGraph, counting: Counting) -> None:
-    mined = mine(graph, config.Rules(counting=counting, min_precision=ALL))
-    by_pattern = {p: expected(graph, counting, p) for p in config.Rules().patterns}
-    assert counted(graph, mined.rules) == {c: n for found in by_pattern.values() for c, n in found.items()}
-    assert mined.candidates == len(mined.rules)
-    assert mined.rules.counts() == {pattern: len(found) for pattern, found in by_pattern.items()}
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    graphs(max_entities=4, max_relations=3),
-    st.sampled_from(COUNTINGS),
-    st.lists(st.sampled_from([0.0, 0.1, 0.25, 1 / 3, 0.5, 0.6, 1.0]), min_size=4, max_size=4),
-    st.integers(1, 4),
-    st.lists(st.sampled_from(config.Rules().patterns), unique=True),
-)
-def test_what_is_kept(
-    graph: KnowledgeGraph,
-    counting: Counting,
-    least: list[float],
-    min_support: int,
-    patterns: list[config.Pattern],
-) -> None:
-    thresholds = config.MinPrecision(*least)
-    mined = mine(graph, config.Rules(True, tuple(patterns), thresholds, min_support, counting))
-    candidates = [(p, c, n) for p in patterns for c, n in expected(graph, counting, p).items()]
-    kept = {
-        chain: (support, hits)
-        for pattern, chain, (support, hits) in candidates
-        if hits / support >= getattr(thresholds, pattern) and support >= min_support
-    }
-    assert counted(graph, mined.rules) == kept
-    assert mined.candidates == len(candidates)
 
 
 @settings(max_examples=60, deadline=None)
@@ -140,9 +97,9 @@ def test_the_counts_that_the_authors_program_prints(
     graph = open_graph(name)
     thresholds = config.MinPrecision(least, least, least, least)
     mined = mine(graph, config.Rules(min_precision=thresholds, counting="paths"))
-    network = ground_network(graph.observed, chains_of(mined.rules, graph), "paths")
+    network = NATIVE.ground(Job(graph, mined.rules.rules, "paths"))
     assert (mined.candidates, mined.rules.counts(), len(network.hidden)) == (candidates, rules, hidden)
-    assert groundings is None or len(network.rule) == groundings
+    assert groundings is None or network.size == groundings
 
 
 def test_a_hub_of_a_hundred_thousand_edges_is_counted_without_walking_every_path() -> None:
@@ -159,4 +116,79 @@ def test_a_hub_of_a_hundred_thousand_edges_is_counted_without_walking_every_path
         assert [str(rule) for rule in rules.rules] == ["a(X, Y) & b(Y, Z) => c(X, Z)"]
         assert (rules.support.tolist(), rules.hits.tolist()) == ([n * n], [n])
     with pytest.raises(InputError, match="10,000,000,000 groundings"):
-        Network(graph, rules.rules, "distinct").groundings  # noqa: B018 (they are made when first asked for)
+        Network(graph, rules.rules, "distinct").grounded  # noqa: B018 (they are made when first asked for)
+
+
+NEW_ROWS = """
+import itertools
+import numpy as np
+import plogicnet.grounding.sql.duckdb as sql
+from plogicnet.config import Config
+from plogicnet.graph import KnowledgeGraph
+from plogicnet.grounding.engine import Job
+from plogicnet.grounding.native.mining import mine
+from plogicnet.rules import Step, chain_rule, parse_rule
+from plogicnet.support.errors import InputError
+
+assert Config().rules.patterns[-2:] == ("transitive", "fork")
+assert parse_rule("r(X, Y) & r(Y, Z) => r(X, Z)").pattern == "transitive"
+assert parse_rule("r(X, Y) & s(Y, Z) => r(X, Z)").pattern == "composition"
+sql.PATHS_AT_ONCE = 3
+facts = np.random.default_rng(0).integers(0, [6, 3, 6], (30, 3)).tolist()
+graph = KnowledgeGraph.from_names([(f"e{h}", f"r{r}", f"e{t}") for h, r, t in facts])
+low = {f"rules.min_precision.{pattern}": 0.0 for pattern in Config().rules.patterns}
+for counting in ("distinct", "paths"):
+    config = Config().with_values({**low, "rules.counting": counting})
+    two = config.with_values({"rules.patterns": ["transitive", "composition"]}).rules
+    native, found = mine(graph, two), sql.mine(graph, two)
+    assert native.rules.rows() == found.rules.rows()
+    assert native.candidates == found.candidates
+    assert min(native.rules.counts()[pattern] for pattern in two.patterns) > 0
+    forks = sql.mine(graph, config.with_values({"rules.patterns": ["fork"]}).rules).rules
+    every = [
+        chain_rule([Step(a, False), Step(b, True)], c) for a, b, c in itertools.product(graph.relations.names, repeat=3)
+    ]
+    support, hits = sql.SQL.count(Job(graph, every, counting))
+    tried = {(rule, n, m) for rule, n, m in zip(every, support.tolist(), hits.tolist()) if m}
+    assert set(zip(forks.rules, forks.support.tolist(), forks.hits.tolist())) == tried
+    assert tried
+try:
+    mine(graph, config.rules)
+except InputError as error:
+    print(error)
+"""
+
+
+def test_a_new_shape_is_a_row(tmp_path: Path) -> None:
+    """A copy of the package whose table has two rows more: settings, names and both engines know them.
+
+    The native engine counts the one and refuses the other.
+    """
+    package = Path(plogicnet.__file__).parent
+    shutil.copytree(package, tmp_path / "plogicnet", ignore=shutil.ignore_patterns("*.nbi", "*.nbc"))
+    table = tmp_path / "plogicnet/config/shapes.py"
+    rows = table.read_text().replace(
+        'ChainShape("composition", (True, True), None', 'ChainShape("composition", (True, True), False'
+    )
+    more = """    ChainShape("transitive", (True, True), True, 0.6, "two steps forwards, the same relation"),
+    ChainShape("fork", (False, True), None, 0.9, "one step backwards, one forwards"),
+)
+
+
+def shapes_of("""
+    table.write_text(rows.replace(")\n\n\ndef shapes_of(", more))
+    done = subprocess.run(
+        [sys.executable, "-c", NEW_ROWS],
+        env={**os.environ, "PYTHONPATH": str(tmp_path), "NUMBA_DISABLE_JIT": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "the native engine cannot mine fork" in done.stdout
+    assert "grounding.engine=sql" in done.stdout
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=3), st.booleans())
+def test_a_chain_has_at_most_one_shape(steps: list[bool], same: bool) -> None:
+    assert sum(shape.fits(steps, same) for shape in CHAIN_SHAPES) <= 1

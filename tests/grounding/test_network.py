@@ -1,180 +1,122 @@
-"""The network of mixed rules, by both engines at once, against trying every assignment of entities to variables."""
+"""The network of mixed rules, by several engines at once, against trying every assignment of entities to variables."""
 
 import itertools
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from typing import Literal
+from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plogicnet import config
+from contracts.engines import ENTITIES, chain_rules, general_rules, numbered, some_facts
+from plogicnet.config import ENGINES, Config
 from plogicnet.graph import KnowledgeGraph
-from plogicnet.grounding import Counting, Network
-from plogicnet.grounding.sql import clause_of, ground_sql
-from plogicnet.rules import Constant, Rule, parse_rule
+from plogicnet.grounding.engine import AUTO, Counting, Resources
+from plogicnet.grounding.native.engine import NativeEngine
+from plogicnet.grounding.network import Network
+from plogicnet.grounding.rulebook import find_rules
+from plogicnet.rules import Rule, parse_rule
 from plogicnet.support.errors import InputError
-from reference import COUNTINGS, Instance, Triple, as_set, graphs, numbered_graph, unpacked
-
-ENTITIES, RELATIONS = 4, 3
-Numbered = tuple[int, Instance]
-Engine = Literal["auto", "native", "sql"]
-ENGINES: tuple[Engine, ...] = ("auto", "native", "sql")
-
-# Shapes whose relations (r0, r1, …) are dealt anew: chains for the native engine, and what only SQL grounds.
-CHAINS = (
-    "a(X, Y) => c(X, Y)",
-    "a(X, Y) => c(Y, X)",
-    "a(X, Y) & b(Y, Z) => c(X, Z)",
-    "a(Y, X) & b(Y, Z) => c(X, Z)",
-)
-GENERAL = (
-    "a(X, Y) & b(X, Y) => c(X, Y)",
-    "a(X, Y) & b(Y, X) => c(X, X)",
-    "a(X, Y) & b(X, Z) => c(X, Y)",
-    "a(X, X) => c(X, X)",
-    "a(X, e0) => b(X, e1)",
-    "a(e0, X) & b(X, Y) => c(Y, e0)",
-    "a(X, Y) & a(Y, Z) & b(Z, X) => c(X, Z)",
-)
-
-
-@st.composite
-def dealt(draw: st.DrawFn, shapes: Sequence[str]) -> Rule:
-    text = draw(st.sampled_from(shapes))
-    number = st.integers(0, RELATIONS - 1)
-    for letter in "abc":
-        text = text.replace(f"{letter}(", f"r{draw(number)}(")
-    premises, hypothesis = text.split(" => ")
-    assume(hypothesis not in premises.split(" & "))  # which is no rule
-    return parse_rule(text)
-
+from reference import COUNTINGS, Instance, Triple, as_set, instances, network, numbered_graph, unpacked
 
 mixed = st.tuples(
-    st.lists(dealt(CHAINS), min_size=1, max_size=3), st.lists(dealt(GENERAL), min_size=1, max_size=2)
+    st.lists(chain_rules(), min_size=1, max_size=3), st.lists(general_rules(), min_size=1, max_size=2)
 ).flatmap(lambda both: st.permutations(both[0] + both[1]).map(tuple))
-some_facts = graphs(ENTITIES, RELATIONS, 10).map(
-    lambda graph: numbered_graph(ENTITIES, RELATIONS, as_set(graph.train))  # every shape's names are there
-)
+ONE_THREAD = Resources(threads=1)
 
 
-def instances(graph: KnowledgeGraph, facts: set[Triple], rule: Rule, counting: Counting) -> Iterator[Instance]:
-    atoms = (*rule.body, rule.head)
-    variables = list(dict.fromkeys(v for atom in atoms for v in atom.variables))
-    for chosen in itertools.product(range(len(graph.entities)), repeat=len(variables)):
-        value = dict(zip(variables, chosen, strict=True))
-        *premises, hypothesis = (
-            (
-                graph.entities.id(a.head.name) if isinstance(a.head, Constant) else value[a.head],
-                graph.relations.id(a.relation),
-                graph.entities.id(a.tail.name) if isinstance(a.tail, Constant) else value[a.tail],
-            )
-            for a in atoms
-        )
-        if facts.issuperset(premises) and (counting == "paths" or hypothesis not in premises):
-            yield Instance(hypothesis, frozenset(premises))
-
-
-def brute_force(graph: KnowledgeGraph, rules: Sequence[Rule], counting: Counting, linked: bool) -> list[Numbered]:
-    facts = as_set(graph.train)
-    variables = facts | {i.hypothesis for rule in rules for i in instances(graph, facts, rule, counting)}
-    return [
-        (number, i)
-        for number, rule in enumerate(rules)
-        for i in instances(graph, variables if linked else facts, rule, counting)
-        if i.hypothesis in variables
-    ]
-
-
-@settings(max_examples=25, deadline=None)
-@given(some_facts, mixed, st.sampled_from(COUNTINGS), st.booleans())
-def test_engines_together_are_sql_alone_and_brute_force(
+def brute_force(
     graph: KnowledgeGraph, rules: tuple[Rule, ...], counting: Counting, linked: bool
-) -> None:
-    expected = Counter(brute_force(graph, rules, counting, linked))
-    network = Network(graph, rules, counting, linked, threads=1)
-    by_sql = ground_sql(graph.observed, [clause_of(rule, graph) for rule in rules], counting, linked, threads=1)
-    for found in (network.groundings, by_sql):
-        assert Counter(unpacked(found)) == expected
-        assert found.rules == len(rules)
-        assert found.triples.triples.tolist() == by_sql.triples.triples.tolist()
-        assert found.observed.tolist() == by_sql.observed.tolist()
-        assert found.rule.tolist() == sorted(found.rule.tolist())
-        for premises in found.premises:  # each premise once, and at least one
-            rows = premises[premises >= 0].tolist()
-            assert rows
-            assert len(set(rows)) == len(rows)
-
-
-@settings(max_examples=8, deadline=None)
-@given(some_facts, mixed, st.sampled_from(COUNTINGS), st.booleans())
-def test_the_engine_that_is_asked_for_changes_nothing(
-    graph: KnowledgeGraph, rules: tuple[Rule, ...], counting: Counting, linked: bool
-) -> None:
-    auto, sql = (
-        Network(graph, rules, counting, linked, config.Grounding(engine=engine), threads=1).groundings
-        for engine in ENGINES[::2]
-    )
-    assert Counter(unpacked(auto)) == Counter(unpacked(sql))
-    assert auto.triples.triples.tolist() == sql.triples.triples.tolist()
-
-
-@settings(max_examples=15, deadline=None)
-@given(some_facts, st.lists(dealt(CHAINS), min_size=1, max_size=4).map(tuple), st.sampled_from(COUNTINGS))
-def test_chains_alone_need_no_sql(graph: KnowledgeGraph, rules: tuple[Rule, ...], counting: Counting) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(sys.modules, "duckdb", None)
-        for engine in ENGINES[:2]:
-            network = Network(graph, rules, counting, settings=config.Grounding(engine=engine), threads=1)
-            assert Counter(unpacked(network.groundings)) == Counter(brute_force(graph, rules, counting, False))
-            network.of_triple(graph.train[0])
-            network.counts()
-
-
-@settings(max_examples=10, deadline=None)
-@given(some_facts, mixed, st.sampled_from(COUNTINGS), st.data())
-def test_one_triple_is_the_network_filtered(
-    graph: KnowledgeGraph, rules: tuple[Rule, ...], counting: Counting, data: st.DataObject
-) -> None:
-    """Every triple of O ∪ H, and some others; the whole is not built for it."""
-    network = Network(graph, rules, counting, threads=1)
-    expected: dict[Triple, dict[int, Counter[frozenset[Triple]]]] = {}
-    for rule, (hypothesis, premises) in brute_force(graph, rules, counting, False):
-        expected.setdefault(hypothesis, {}).setdefault(rule, Counter())[premises] += 1
-    entity, relation = st.integers(0, ENTITIES - 1), st.integers(0, RELATIONS - 1)
-    others = data.draw(st.lists(st.tuples(entity, relation, entity), max_size=3))
-    for triple in sorted(as_set(graph.train) | set(expected) | set(others)):
-        found = network.of_triple(np.array(triple))
-        assert list(found) == sorted(found)
-        got = {rule: Counter(frozenset(as_set(p[p[:, 0] >= 0])) for p in premises) for rule, premises in found.items()}
-        assert got == expected.get(triple, {})
-    assert "groundings" not in network.__dict__
+) -> list[tuple[int, Instance]]:
+    return network(as_set(graph.train), len(graph.entities), numbered((graph, list(rules))), counting, linked)
 
 
 @settings(max_examples=20, deadline=None)
-@given(some_facts, mixed, st.sampled_from(COUNTINGS), st.sampled_from(["auto", "sql"]))
-def test_counts_and_expected(
-    graph: KnowledgeGraph, rules: tuple[Rule, ...], counting: Counting, engine: Engine
+@given(some_facts(), mixed, st.sampled_from(COUNTINGS), st.booleans(), st.sampled_from([AUTO, "sql"]))
+def test_the_network_of_mixed_rules(
+    graph: KnowledgeGraph, rules: tuple[Rule, ...], counting: Counting, linked: bool, engine: str
 ) -> None:
-    network = Network(graph, rules, counting, settings=config.Grounding(engine=engine), threads=1)
+    """Groundings are in the order of rules; so are counts. One triple is the network filtered, without building it."""
+    asked = Network(graph, rules, counting, linked, engine, ONE_THREAD)
     facts = as_set(graph.train)
-    support, hits = network.counts()
-    for rule, n, hit in zip(rules, support.tolist(), hits.tolist(), strict=True):
-        concluded = [i.hypothesis for i in instances(graph, facts, rule, counting)]
+    expected: dict[Triple, dict[int, Counter[frozenset[Triple]]]] = {}
+    for rule, (hypothesis, premises) in brute_force(graph, rules, counting, False):
+        expected.setdefault(hypothesis, {}).setdefault(rule, Counter())[premises] += 1
+    for triple in sorted(facts | set(expected) | {(0, 0, 1)})[:6]:
+        concluding = asked.of_triple(np.array(triple))
+        assert list(concluding) == sorted(concluding)
+        got = {r: Counter(frozenset(as_set(p[p[:, 0] >= 0])) for p in ps) for r, ps in concluding.items()}
+        assert got == expected.get(triple, {})
+    support, hits = asked.counts()
+    for clause, n, hit in zip(numbered((graph, list(rules))), support.tolist(), hits.tolist(), strict=True):
+        concluded = [i.hypothesis for i in instances(facts, ENTITIES, clause, counting)]
         concluded = list(set(concluded)) if counting == "distinct" else concluded
         assert (n, hit) == (len(concluded), sum(triple in facts for triple in concluded))
-    every = [len(list(instances(graph, facts, rule, "paths"))) for rule in rules]
-    assert network.expected().tolist() == every
-    assert "groundings" not in network.__dict__
+    assert "grounded" not in asked.__dict__
+    found = asked.groundings
+    assert Counter(unpacked(found)) == Counter(brute_force(graph, rules, counting, linked))
+    assert found.rules == len(rules)
+    assert found.rule.tolist() == sorted(found.rule.tolist())
+    assert asked.grounded.size == len(found.rule)
+    assert found.merged(np.ones(len(found.triples))).count.tolist() == (
+        asked.grounded.merged(np.ones(len(found.triples))).count.tolist()
+    )
+
+
+@settings(max_examples=15, deadline=None)
+@given(some_facts(), st.lists(chain_rules(), min_size=1, max_size=4).map(tuple), st.sampled_from(COUNTINGS))
+def test_chains_alone_need_no_sql(graph: KnowledgeGraph, rules: tuple[Rule, ...], counting: Counting) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "duckdb", None)
+        for engine in (AUTO, "native"):
+            asked = Network(graph, rules, counting, engine=engine, resources=ONE_THREAD)
+            asked.require_engines()
+            assert Counter(unpacked(asked.groundings)) == Counter(brute_force(graph, rules, counting, False))
+            asked.of_triple(graph.train[0])
+            asked.counts()
+
+
+class ThirdEngine(NativeEngine):
+    """An engine from outside: chains that conclude r1 alone; it remembers what it was asked."""
+
+    scope = "rules for r1"
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def __getattribute__(self, name: str) -> object:
+        if name in ("mine", "count", "ground", "explain"):
+            self.asked.append(name)
+        return super().__getattribute__(name)
+
+    def supports(self, rule: Rule) -> bool:
+        return super().supports(rule) and rule.head.relation == "r1"
+
+
+def test_a_third_engine_by_the_registry_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    third = ThirdEngine()
+    monkeypatch.setattr(ENGINES, "_entries", {"third": third, **ENGINES._entries})
+    graph = numbered_graph(4, 3, [(0, 0, 1), (1, 1, 0), (2, 0, 3), (2, 2, 3)])
+    rules = (parse_rule("r0(X, Y) => r1(Y, X)"), parse_rule("r0(X, Y) => r2(X, Y)"))
+    both = Network(graph, rules, "distinct")
+    both.counts()
+    assert as_set(both.grounded.hidden) == {(3, 1, 2), (0, 2, 1)}
+    assert both.of_triple(np.array([3, 1, 2]))[0].tolist() == [[[2, 0, 3]]]
+    assert [part.engine is third for part in both._parts] == [True, False]
+    assert third.asked == ["count", "ground", "explain"]
+    chosen = Config().with_values({"grounding.engine": "third", "rules.patterns": ["inverse"]})
+    assert [*map(str, find_rules(graph, chosen).rules.rules)] == ["r0(X, Y) => r1(Y, X)", "r1(X, Y) => r0(Y, X)"]
+    assert third.asked[-1] == "mine"
+    with pytest.raises(InputError, match=r"^r0\(X, Y\) => r2\(X, Y\): the third engine grounds rules for r1"):
+        Network.of(graph, rules, chosen).counts()
 
 
 def test_no_rules_are_a_network_of_the_facts() -> None:
     graph = numbered_graph(2, 1, [(0, 0, 1)])
-    for engine, linked in itertools.product(ENGINES, (False, True)):
-        network = Network(graph, (), "distinct", linked, config.Grounding(engine=engine))
+    for engine, linked in itertools.product((AUTO, "native", "sql"), (False, True)):
+        network = Network(graph, (), "distinct", linked, engine)
         assert (len(network.groundings.triples), len(network.groundings.rule)) == (1, 0)
         assert network.of_triple(graph.train[0]) == {}
         assert [column.tolist() for column in network.counts()] == [[], []]
@@ -183,7 +125,7 @@ def test_no_rules_are_a_network_of_the_facts() -> None:
 def test_the_native_engine_refuses_what_is_no_chain() -> None:
     graph = numbered_graph(3, 2, [(0, 0, 1)])
     rules = (parse_rule("r0(X, Y) => r1(X, Y)"), parse_rule("r0(X, Y) & r1(X, Y) => r1(Y, X)"))
-    network = Network(graph, rules, "distinct", settings=config.Grounding(engine="native"))
+    network = Network(graph, rules, "distinct", engine="native")
     asked: list[Callable[[], object]] = [
         lambda: network.groundings,
         network.counts,
@@ -204,7 +146,7 @@ def test_more_groundings_than_memory_are_refused_before_they_are_made(worst: str
     facts = [(i, 0, hub) for i in range(1, 1001)] + [(hub, 1, i) for i in range(1001, 2001)] + [(hub, 2, hub)]
     rules = (parse_rule("r0(X, Y) => r1(X, Y)"), parse_rule(worst), parse_rule("r1(X, Y) => r0(X, Y)"))
     graph = numbered_graph(2001, 3, facts)
-    network = Network(graph, rules, "distinct", settings=config.Grounding(memory_mb=64), threads=1)
+    network = Network(graph, rules, "distinct", resources=Resources(threads=1, memory_mb=64))
     with pytest.raises(InputError) as caught:
         network.groundings  # noqa: B018
     message = str(caught.value)
@@ -212,7 +154,7 @@ def test_more_groundings_than_memory_are_refused_before_they_are_made(worst: str
     assert "64 MB are allowed (grounding.memory_mb)" in message
     assert f"The most, 1,000,000, has {worst}." in message
     assert len(network.of_triple(np.array([1, 2, 1001]))[1]) == 1  # one triple is still explained
-    few = Network(graph, (rules[0], rules[2]), "distinct", settings=config.Grounding(memory_mb=64), threads=1)
+    few = Network(graph, (rules[0], rules[2]), "distinct", resources=Resources(threads=1, memory_mb=64))
     assert len(few.groundings.rule) == 2000
 
 
@@ -224,6 +166,7 @@ def test_without_duckdb_a_general_rule_says_what_to_install(monkeypatch: pytest.
         lambda: network.groundings,
         network.counts,
         lambda: network.of_triple(np.array([1, 1, 0])),
+        network.require_engines,
     ]
     for ask in asked:
         with pytest.raises(InputError, match=r"needs DuckDB; install it with: pip install 'plogicnet\[sql\]'"):
@@ -243,9 +186,38 @@ def test_where_hidden_triples_are_premises_the_engines_see_each_others() -> None
 def test_a_join_that_would_take_too_long_to_plan_is_refused(premises: int) -> None:
     graph = numbered_graph(3, 2, [(0, 0, 1), (2, 0, 1)])
     rule = parse_rule(" & ".join(f"r0(X, Y{i})" for i in range(premises)) + " => r1(Y0, X)")
-    network = Network(graph, (rule,), "distinct", threads=1)
+    network = Network(graph, (rule,), "distinct", resources=ONE_THREAD)
     if premises == 20:
-        assert as_set(network.groundings.hidden) == {(1, 1, 0), (1, 1, 2)}
+        assert as_set(network.grounded.hidden) == {(1, 1, 0), (1, 1, 2)}
     else:
         with pytest.raises(InputError, match=rf"r1\(Y0, X\) is concluded from {premises:,} premises; .* 20 at most"):
             network.counts()
+
+
+def test_one_engine_must_know_all_rules_where_hidden_triples_are_premises(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ENGINES, "_entries", {"third": ThirdEngine()})
+    graph = numbered_graph(3, 3, [(0, 0, 1)])
+    with pytest.raises(InputError, match="no engine grounds such a rule"):
+        Network(graph, (parse_rule("r0(X, Y) => r2(X, Y)"),), "distinct").counts()
+    monkeypatch.setattr(ENGINES, "_entries", {"third": ThirdEngine(), "other": OnlyR2()})
+    rules = (parse_rule("r0(X, Y) => r1(Y, X)"), parse_rule("r0(X, Y) => r2(X, Y)"))
+    assert Network(graph, rules, "distinct").grounded.size == 2
+    with pytest.raises(InputError, match=r"no engine grounds all of these rules.* leave r0\(X, Y\) => r2\(X, Y\) out"):
+        Network(graph, rules, "distinct", linked=True).grounded  # noqa: B018
+
+
+class OnlyR2(NativeEngine):
+    def supports(self, rule: Rule) -> bool:
+        return rule.head.relation == "r2"
+
+
+def test_stored_groundings_are_fetched_only_where_they_fit() -> None:
+    """The merged form needs no memory for groundings; the unmerged form is refused."""
+    facts = [(i, 0, 0) for i in range(1, 601)] + [(0, 1, i) for i in range(601, 1201)]
+    graph, rule = numbered_graph(1201, 3, facts), parse_rule("r0(X, Y) & r1(Y, Z) => r2(X, Z)")
+    network = Network(graph, (rule,), "distinct", engine="sql", resources=Resources(threads=1, memory_mb=32))
+    with pytest.raises(InputError, match="360,000 groundings"):
+        network.groundings  # noqa: B018
+    assert network.grounded.merged(np.ones(len(network.grounded.triples))).count.tolist() == [360_000]
+    with pytest.raises(InputError, match="360,000 groundings"):
+        network.groundings  # noqa: B018

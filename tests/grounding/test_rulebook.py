@@ -9,7 +9,10 @@ from hypothesis import strategies as st
 
 from plogicnet.config import Config
 from plogicnet.graph import KnowledgeGraph
-from plogicnet.grounding import Counting, Mined, chain_of, find_rules, mine
+from plogicnet.grounding.engine import Counting, Mined
+from plogicnet.grounding.native.mining import mine
+from plogicnet.grounding.native.walks import chain_of
+from plogicnet.grounding.rulebook import find_rules
 from plogicnet.rules import statements_of
 from plogicnet.support.errors import InputError
 from reference import COUNTINGS, as_set, graphs, support_and_hits

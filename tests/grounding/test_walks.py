@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plogicnet.graph import KnowledgeGraph, TripleSet, Vocabulary
-from plogicnet.grounding import Chain, Counting, Move, World, chain_of, ground
-from plogicnet.grounding.groundings import expected_groundings
-from plogicnet.grounding.walks import Walks, count, hypothesis_triples
+from plogicnet.grounding.engine import Counting
+from plogicnet.grounding.native.grounding import expected_groundings
+from plogicnet.grounding.native.walks import Chain, Move, Walks, World, chain_of, count, ground, hypothesis_triples
 from plogicnet.rules import parse_rule
 from plogicnet.support.errors import InputError
 from reference import COUNTINGS, Instance, as_set, chains, graphs, graphs_and_chains, instances, support_and_hits

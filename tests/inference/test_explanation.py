@@ -1,9 +1,9 @@
 """Explanations: all parts add up, every premise is in the graph, whatever the triple and the settings."""
 
 import itertools
+import json
 import math
-from collections.abc import Mapping
-from typing import Any
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -11,7 +11,9 @@ from rich.console import Console
 
 from plogicnet import PLogicNet
 from plogicnet.cli.explanation import explained
+from plogicnet.cli.show import best_reason
 from plogicnet.graph import IntArray, KnowledgeGraph
+from plogicnet.inference.explanation import Explanation, Path
 from small import fitted
 
 NEW = [("man0", "parent", "kim"), ("woman0", "parent", "kim"), ("man0", "sibling", "man1")]
@@ -56,38 +58,40 @@ def test_everything_adds_up(values: dict[str, object], facts: bool) -> None:
     observed = {f.graph.names(t) for t in f.graph.train}
     assert true == observed or "mln.hidden_premises" in values
     for triple in hundred_triples(model):
-        why: dict[str, Any] = model.explain(*f.graph.names(triple))
+        why = model.explain(*f.graph.names(triple))
         odds, reached = (column[0] for column in f.rules.of_triples(triple[None, :]))
-        assert why["log_odds"] == pytest.approx(odds, abs=1e-9)
-        assert why["base"] + sum(rule["contribution"] for rule in why["rules"]) == pytest.approx(odds, abs=1e-9)
-        assert why["reached"] == reached == bool(why["rules"])
-        for rule in why["rules"]:
-            assert rule["groundings"] == len(rule["premises"])
-            assert {(h, r, t) for premises in rule["premises"] for h, r, t in premises} <= true
-            assert rule["groundings"] or rule["broken"]
-            assert "full" in values.values() or not rule["broken"]
+        assert why.log_odds == pytest.approx(odds, abs=1e-9)
+        assert why.base + sum(rule.contribution for rule in why.rules) == pytest.approx(odds, abs=1e-9)
+        assert why.reached == reached == bool(why.rules)
+        for rule in why.rules:
+            assert rule.groundings == len(rule.premises)
+            assert {fact for premises in rule.premises for fact in premises} <= true
+            assert rule.groundings or rule.broken
+            assert "full" in values.values() or not rule.broken
             if values.get("mln.aggregate") != "mean":
-                value = rule["groundings"] - rule["broken"]
-                assert rule["contribution"] == pytest.approx(value * rule["weight"], abs=1e-9)
+                value = rule.groundings - rule.broken
+                assert rule.contribution == pytest.approx(value * rule.weight, abs=1e-9)
         assert_whole(model, why, triple)
 
 
-def assert_whole(model: PLogicNet, why: Mapping[str, Any], triple: IntArray) -> None:
+def assert_whole(model: PLogicNet, why: Explanation, triple: IntArray) -> None:
     """The calibration's parts add up to the probability, which is the predicted one."""
     [judged] = model.judge(triple[None, :])
-    assert why["probability"] == pytest.approx(judged.probability, rel=1e-9)
-    assert (why["q"], why["p_w"], why["known"]) == (judged.q, pytest.approx(judged.p_w, rel=1e-9), judged.known)
-    whole = why["calibration"]
-    parts = {part["part"]: part for part in whole["parts"]}
+    assert why.probability == pytest.approx(judged.probability, rel=1e-9)
+    assert (why.q, why.known, why.held_out) == (judged.q, judged.known, judged.held_out)
+    assert why.p_w == pytest.approx(judged.p_w, rel=1e-9)
+    whole = why.calibration
+    parts = {part.part: part for part in whole.parts}
     for part in parts.values():
-        assert part["contribution"] == pytest.approx(part["value"] * part["coefficient"], abs=1e-12)
-    assert sum(part["contribution"] for part in parts.values()) == pytest.approx(whole["log_odds"], abs=1e-9)
-    own = 0.0 if why["forbidden"] else 1 / (1 + math.exp(-whole["log_odds"]))
-    assert why["probability"] == pytest.approx(own, rel=1e-9)
-    assert whole["rules_alone"] == (why["q"] is None) == ("score" not in parts)
-    if why["q"] is not None:
-        assert 1 / (1 + math.exp(-parts["score"]["value"])) == pytest.approx(why["q"], rel=1e-9)
-    assert why["without_vector"] == (["kim"] if "kim" in why["triple"] and model.config.em.neural else [])
+        assert part.contribution == pytest.approx(part.value * part.coefficient, abs=1e-12)
+    assert sum(part.contribution for part in parts.values()) == pytest.approx(whole.log_odds, abs=1e-9)
+    own = 0.0 if why.forbidden else 1 / (1 + math.exp(-whole.log_odds))
+    assert why.probability == pytest.approx(own, rel=1e-9)
+    assert whole.rules_alone == (why.q is None) == ("score" not in parts)
+    if why.q is not None:
+        assert 1 / (1 + math.exp(-parts["score"].value)) == pytest.approx(why.q, rel=1e-9)
+    assert why.without_vector == (("kim",) if "kim" in why.triple and model.config.em.neural else ())
+    assert why.aggregate == model.config.mln.aggregate
 
 
 @pytest.fixture(scope="module")
@@ -117,23 +121,20 @@ def hub() -> PLogicNet:
 def test_premises_are_bounded_and_counted_exactly() -> None:
     model = hub()
     for most, shown in ((None, 100), (0, 0), (3, 3), (1000, 200)):
-        why: dict[str, Any] = model.explain("man", "spouse", "woman", *([] if most is None else [most]))
-        [entry] = [rule for rule in why["rules"] if rule["groundings"] > 1]
-        assert entry["groundings"] == 200
-        assert len(entry["premises"]) == shown
-        assert why["base"] + sum(r["contribution"] for r in why["rules"]) == pytest.approx(why["log_odds"], abs=1e-9)
+        why = model.explain("man", "spouse", "woman", *([] if most is None else [most]))
+        [entry] = [rule for rule in why.rules if rule.groundings > 1]
+        assert entry.groundings == 200
+        assert len(entry.premises) == shown
+        assert why.base + sum(rule.contribution for rule in why.rules) == pytest.approx(why.log_odds, abs=1e-9)
         text = explained(why).text()
         assert ("… and" in text) == (shown < 200)
         assert (f"… and {200 - shown} more" in text) == (shown < 200)
 
 
 def test_neighbours_of_an_entity_without_a_vector_are_those_of_the_other_end(larger: PLogicNet) -> None:
-    found = larger.explain("man0", "parent", "kim")["neighbours"]
-    assert isinstance(found, list)
-    assert [(n["similar_to"], n["fact"]) for n in found] == [("man0", ["woman0", "parent", "kim"])]
-    both = larger.explain("woman0", "parent", "b0")["neighbours"]
-    assert isinstance(both, list)
-    assert all("kim" not in n["fact"] for n in both)
+    found = larger.explain("man0", "parent", "kim").neighbours
+    assert [(n.similar_to, n.fact) for n in found] == [("man0", ("woman0", "parent", "kim"))]
+    assert all("kim" not in n.fact for n in larger.explain("woman0", "parent", "b0").neighbours)
 
 
 def test_words_for_every_kind_of_triple(model: PLogicNet, larger: PLogicNet) -> None:
@@ -142,7 +143,7 @@ def test_words_for_every_kind_of_triple(model: PLogicNet, larger: PLogicNet) -> 
     known = graph.names(graph.train[0])
     plain = explained(model.explain(*hidden)).text()
     assert "a known fact" not in plain
-    assert "the vectors say q = " in plain
+    assert "the neural model says q = " in plain
     assert "similar to a0, with such a fact" in explained(model.explain("man0", "parent", "a0")).text()
     assert "together, as calibrated on validation triples: log-odds" in plain
     assert "for being reached by rules" in plain
@@ -152,17 +153,35 @@ def test_words_for_every_kind_of_triple(model: PLogicNet, larger: PLogicNet) -> 
     assert "+0.00  no rule reaches it" in unreached
     assert "ruled out: parent does not hold between" in explained(model.explain("a0", "parent", "a0")).text()
     new = explained(larger.explain("kim", "child", "man0")).text()
-    assert "judged by rules alone: no vector for kim\n" in new
+    assert "judged by rules alone: the neural model cannot score kim\n" in new
     assert "parent(man0, kim)" in new
-    assert "the vectors say" not in new
+    assert "the neural model says" not in new
     alone = fitted({"em.neural": False})
-    assert "judged by rules alone: this model has no vectors" in explained(alone.explain(*hidden)).text()
+    assert "judged by rules alone: this run has no neural model" in explained(alone.explain(*hidden)).text()
+
+
+def test_paths_are_told_where_a_model_gives_them(model: PLogicNet) -> None:
+    why = model.explain("man0", "parent", "a0")
+    steps = (("man0", "husband", "woman0"), ("woman0", "parent", "a0"))
+    by_paths = replace(why, rules=(), neighbours=(), paths=(Path(steps, 0.75),))
+    lines = explained(by_paths).text().splitlines()
+    at = lines.index("    by these paths, each with its share of the score")
+    assert lines[at + 1].strip() == "0.75  husband(man0, woman0) and parent(woman0, a0)"
+    assert best_reason(by_paths) == "the neural model alone: husband(man0, woman0) and parent(woman0, a0)"
+    assert by_paths.to_json()["paths"] == [{"path": [list(step) for step in steps], "share": 0.75}]
+
+
+def test_the_json_form_is_plain_and_whole(model: PLogicNet) -> None:
+    why = model.explain("man0", "parent", "a0")
+    assert json.loads(json.dumps(why.to_json())) == why.to_json()
+    assert list(why.to_json()) == [field.name for field in fields(why)]
+    assert why.to_json()["rules"][0]["premises"][0][0] == list(why.rules[0].premises[0][0])
 
 
 def test_a_premise_that_would_break_rules_says_so_under_the_full_blanket() -> None:
     model = fitted({"mln.blanket": "full", "neural.steps": 10})
     reasons = [model.explain(*model.fitted.graph.names(t)) for t in hundred_triples(model)]
-    broken = [why for why in reasons if any(rule["broken"] for rule in why["rules"][:5])]  # type: ignore[index]
+    broken = [why for why in reasons if any(rule.broken for rule in why.rules[:5])]
     assert broken
     assert all("that it would break as a premise" in explained(why).text() for why in broken)
 
@@ -183,11 +202,10 @@ def test_tree_and_text_say_the_same_under_labels_as_they_are(larger: PLogicNet) 
 
 
 def test_more_than_a_few_rules_are_summed_up(model: PLogicNet) -> None:
-    why: dict[str, Any] = model.explain("man0", "husband", "woman0")
-    [rule] = why["rules"][:1]
-    many = {**why, "rules": [{**rule, "contribution": 1.5} for _ in range(8)]}
-    assert "+4.50  3 more rules" in explained(many).text()
-    assert "+1.50  1 more rule" in explained({**many, "rules": many["rules"][:6]}).text()
+    why = model.explain("man0", "husband", "woman0")
+    eight = (replace(why.rules[0], contribution=1.5),) * 8
+    assert "+4.50  3 more rules" in explained(replace(why, rules=eight)).text()
+    assert "+1.50  1 more rule" in explained(replace(why, rules=eight[:6])).text()
 
 
 def test_every_triple_of_a_small_family_can_be_explained(larger: PLogicNet) -> None:
@@ -196,5 +214,5 @@ def test_every_triple_of_a_small_family_can_be_explained(larger: PLogicNet) -> N
     for relation in larger.fitted.graph.relations.names:
         for head, tail in itertools.product(people, repeat=2):
             why = larger.explain(head, relation, tail)
-            assert 0 <= why["probability"] <= 1  # type: ignore[operator]
+            assert 0 <= why.probability <= 1
             assert explained(why).text()

@@ -18,7 +18,7 @@ ONE_VS_ALL = {"neural.model": "ComplEx", "neural.vectors.recipe": "one_vs_all", 
 
 def exported(model: PLogicNet, folder: Path, choice: Choice) -> dict[str, object]:
     model.save(folder / "run")
-    return export(model.fitted, folder / "run" / "neural.safetensors", folder / "out", choice)
+    return export(model.fitted, folder / "out", choice)
 
 
 @pytest.mark.parametrize("values", [{}, ONE_VS_ALL, {"neural.model": "ConvE"}], ids=["TransE", "ComplEx", "ConvE"])
@@ -107,9 +107,13 @@ def test_the_completed_graph_is_what_is_known_and_what_is_predicted(kind: str, t
     assert written == {"predictions": {name: len(rows) for name, rows in graphs.items()}}
 
 
-def test_rules_alone_have_no_vectors(tmp_path: Path) -> None:
-    written = exported(fitted({"em.neural": False}), tmp_path, Choice())
+def test_what_has_no_tables_is_exported_without_vectors(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    model = fitted({"em.neural": False})
+    written = exported(model, tmp_path, Choice())
     assert set(written) == {"rules", "predictions"}
+    assert "no vectors to export" in caplog.text
+    with pytest.raises(InputError, match="no vectors to export"):
+        export(model.fitted, tmp_path / "other", Choice(parts=("vectors",)))
     assert {p.name for p in (tmp_path / "out").iterdir()} == {"rules.txt", "predictions.tsv", "completed.tsv"}
 
 
@@ -126,4 +130,4 @@ def test_what_cannot_be_exported_is_said_before_anything_is_written(tmp_path: Pa
         exported(model, tmp_path, Choice())
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="cannot be made"):
-        export(model.fitted, tmp_path / "run" / "neural.safetensors", tmp_path / "file", Choice())
+        export(model.fitted, tmp_path / "file", Choice())

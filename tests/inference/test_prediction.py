@@ -12,17 +12,19 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy import special
 
-from plogicnet import PLogicNet, prediction
+from plogicnet import PLogicNet
 from plogicnet.config import Config
-from plogicnet.evaluation import Calibration, Combination, System
+from plogicnet.evaluation.calibration import Calibration
+from plogicnet.evaluation.orders import Combination
 from plogicnet.graph import HEAD, OPEN, RELATION, TAIL, IntArray, KnowledgeGraph, Vocabulary, as_triples, open_graph
-from plogicnet.grounding import find_rules
+from plogicnet.grounding.rulebook import find_rules
+from plogicnet.inference import prediction
 from plogicnet.inference.fitted import Fitted, Judged
 from plogicnet.inference.prediction import Ends, answers, complete, completions, ends
-from plogicnet.neural.protocol import NeuralModel
-from plogicnet.neural.vectors.model import VectorModel
+from plogicnet.neural.protocol import Examples, NeuralModel, make_model
 from plogicnet.support.errors import InputError
-from plogicnet.training.em import begin, make_model
+from plogicnet.training.em import begin
+from plogicnet.training.hooks import Hooks
 from small import SMALL, TableModel, fitted
 
 MODELS = [
@@ -33,14 +35,14 @@ Triple = tuple[int, int, int]
 
 
 def made(
-    graph: KnowledgeGraph, neural: NeuralModel | None, weights: list[float], calibration: Calibration, ties: System
+    graph: KnowledgeGraph, neural: NeuralModel | None, weights: list[float], calibration: Calibration, ties: Combination
 ) -> Fitted:
     """A model of real rules, mined from the graph, with these weights; and of any neural model."""
     every = dict.fromkeys(("composition", "inverse", "symmetric", "subrelation"), 0.0)
     values = SMALL | {f"rules.min_precision.{pattern}": least for pattern, least in every.items()}
     config = Config().with_values(values)
     mined = find_rules(graph, config, [])
-    start = begin(graph, config, mined.rules, mined.constraints)
+    start = begin(graph, config, mined.rules, mined.constraints, Hooks())
     own = np.resize(weights, len(mined.rules))
     model = replace(start.rule_model, rules=mined.rules.with_weights(own))
     return Fitted(graph, replace(start, neural=neural, rule_model=model), calibration, mined.candidates, ties)
@@ -149,8 +151,8 @@ def test_with_vectors_the_best_answers_are_the_most_probable(
     model: str, recipe: str, graph: KnowledgeGraph, seed: int, top: int
 ) -> None:
     values = SMALL | {"neural.model": model, "neural.vectors.recipe": recipe, "neural.vectors.dim": 4}
-    neural = make_model(graph, Config().with_values(values))
-    neural._initialise(seed)
+    neural = make_model(graph, Config().with_values(values | {"neural.steps": 1}))
+    neural.fit(Examples.of(graph.train), seed)
     f = made(graph, neural, [1.0, -0.5, 2.0], Calibration(-1.0, 0.7, 2.0, 0.3), Combination(rule_share=1.0))
     queries = every_query(graph)
     lists = by_query(answers(f, queries, top), len(queries))
@@ -304,22 +306,3 @@ def test_umls_best_answers_equal_brute_force(umls: PLogicNet) -> None:
         candidates = as_triples(candidates_of(f.graph, queries[i].tolist(), include_known=False))
         best = f.judged(candidates)
         assert got == [tuple(t) for t in best.take(best.order(f.ties)[:7]).triples.tolist()]
-
-
-@pytest.mark.parametrize(("model", "recipe"), MODELS)
-def test_scores_of_answers_are_those_of_triples(model: str, recipe: str) -> None:
-    values = SMALL | {"neural.model": model, "neural.vectors.recipe": recipe, "neural.vectors.dim": 6}
-    neural = VectorModel(9, 3, Config().with_values(values).kge)
-    neural._initialise(1)
-    neural.rescale(0.7, -0.2)
-    known, relations = np.array([0, 4, 4, 8]), np.array([2, 0, 2, 2])
-    some = np.array([7, 0, 3])
-    for side, place in (("head", HEAD), ("tail", TAIL)):
-        for candidates in (None, some):
-            got = neural.score_answers(known, relations, side, candidates).numpy()  # type: ignore[arg-type]
-            among = np.arange(9) if candidates is None else candidates
-            assert got.shape == (4, len(among))
-            for i, j in np.ndindex(got.shape):
-                triple = np.array([[known[i], relations[i], known[i]]])
-                triple[0, place] = among[j]
-                assert got[i, j] == pytest.approx(float(neural.score(triple)[0]), rel=1e-4, abs=1e-5)

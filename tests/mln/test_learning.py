@@ -1,6 +1,7 @@
 """Weight learning: the objective by a loop, its gradient by differences, and the maximum by other means."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,8 +11,10 @@ from scipy import optimize, sparse, special
 
 from plogicnet import config
 from plogicnet.graph import BoolArray, FloatArray, KnowledgeGraph
-from plogicnet.grounding import Chain, ground_network
-from plogicnet.mln import Pseudolikelihood, features, learn_weights, learning, newton, standard_errors
+from plogicnet.grounding.native.grounding import ground_network
+from plogicnet.grounding.native.walks import Chain
+from plogicnet.grounding.rows import Rows
+from plogicnet.mln import Pseudolikelihood, features, learning, newton
 from plogicnet.mln.conditional import Aggregate, Blanket
 from plogicnet.mln.parts import cut
 from reference import graphs_and_chains
@@ -24,6 +27,35 @@ def problem(seed: int, l2: float = 1.0, triples: int = 30, rules: int = 4, count
     target = np.where(rng.random(triples) < 0.5, 1.0, rng.random(triples))
     count: FloatArray | float = rng.integers(1, 5, triples).astype(float) if counted else 1.0
     return Pseudolikelihood(sparse.csr_array(matrix.astype(float)), rng.normal(size=triples), target, l2, count)
+
+
+def rows_of(objective: Pseudolikelihood) -> tuple[Rows, FloatArray]:
+    """The triples of an objective, as many of each as it counts, and their targets."""
+    each = np.repeat(np.arange(len(objective.base)), np.broadcast_to(objective.count, objective.base.shape).astype(int))
+    return Rows.of(objective.matrix[each], objective.base[each]), objective.target[each]
+
+
+def learn_weights(
+    objective: Pseudolikelihood,
+    chosen: config.MLN,
+    start: FloatArray | None = None,
+    fixed: BoolArray | None = None,
+    threads: int = 0,
+) -> FloatArray:
+    rows, targets = rows_of(objective)
+    return learning.learn_weights(rows, targets, replace(chosen, l2=objective.l2), start, fixed, threads)
+
+
+def standard_errors(
+    objective: Pseudolikelihood, weights: FloatArray, fixed: BoolArray | None = None, threads: int = 0
+) -> FloatArray:
+    return learning.standard_errors(rows_of(objective)[0], weights, objective.l2, fixed, threads)
+
+
+def curvature(objective: Pseudolikelihood, weights: FloatArray) -> FloatArray:
+    """The diagonal D of the negative Hessian Xᵀ D X + l2·I."""
+    p = special.expit(objective.base + objective.matrix @ weights)
+    return np.asarray(objective.count * p * (1 - p))
 
 
 problems = st.builds(
@@ -70,7 +102,7 @@ def test_gradient_and_curvature_by_differences(objective: Pseudolikelihood, seed
     np.testing.assert_allclose(objective.gradient(weights), slopes, rtol=1e-5, atol=1e-5)
     bends = [(objective.gradient(weights + s) - objective.gradient(weights - s)) / 2e-5 for s in steps]
     matrix = objective.matrix.toarray()
-    hessian = matrix.T @ (objective.curvature(weights)[:, None] * matrix) + objective.l2 * np.eye(size)
+    hessian = matrix.T @ (curvature(objective, weights)[:, None] * matrix) + objective.l2 * np.eye(size)
     np.testing.assert_allclose(-hessian, bends, rtol=1e-5, atol=1e-5)
 
 
@@ -135,7 +167,7 @@ def test_newton_starts_well_from_rare_relations(
     monkeypatch.setattr(learning, "DENSE_UP_TO", dense_up_to)
     target = np.array([0.99, 0.5])
     objective = Pseudolikelihood(sparse.csr_array(np.eye(2)), np.array(base), target, l2, np.array(counts))
-    weights = learn_weights(objective, config.MLN())
+    weights = newton(objective)
     assert np.abs(objective.gradient(weights)).max() <= 1e-6
     if l2 == 0:  # each rule has triples of its own, hence a closed form of its own
         np.testing.assert_allclose(weights, np.log(target / (1 - target)) - base, rtol=1e-6)
@@ -348,7 +380,7 @@ def test_standard_errors_are_those_of_the_dense_hessian(objective: Pseudolikelih
     size = objective.matrix.shape[1]
     weights, fixed = rng.normal(size=size), rng.random(size) < 0.3
     matrix = objective.matrix.toarray()[:, ~fixed]
-    hessian = matrix.T @ (objective.curvature(weights)[:, None] * matrix) + objective.l2 * np.eye(matrix.shape[1])
+    hessian = matrix.T @ (curvature(objective, weights)[:, None] * matrix) + objective.l2 * np.eye(matrix.shape[1])
     found = standard_errors(objective, weights, fixed)
     assert np.isnan(found[fixed]).all()
     if len(hessian) and np.linalg.cond(hessian) < 1e8:

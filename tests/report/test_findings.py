@@ -1,20 +1,17 @@
 """What is picked for the report against slow obvious ways of picking it."""
 
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 
 from plogicnet import PLogicNet
-from plogicnet.evaluation import summary
+from plogicnet.evaluation.metrics import summary
 from plogicnet.graph import KnowledgeGraph
-from plogicnet.model import Prediction
+from plogicnet.inference.explanation import Contribution, Path
 from plogicnet.report import findings
 from plogicnet.report.figures import rank_shares
-from plogicnet.report.findings import Explained, Ranked, ask, names_of, ranked
+from plogicnet.report.findings import Ranked, ask, ranked
 from plogicnet.report.markup import Names
 from plogicnet.report.reasons import prediction_card
 from small import fitted
@@ -24,13 +21,6 @@ from small import fitted
 def model() -> PLogicNet:
     """One that makes mistakes: a short training, by which alone it ranks."""
     return fitted({"neural.steps": 20, "em.lambda": 0.0})
-
-
-@pytest.fixture(scope="module")
-def run(model: PLogicNet, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("run")
-    model.save(path)
-    return path
 
 
 @pytest.fixture(scope="module")
@@ -68,32 +58,31 @@ def test_answers_are_in_no_split(model: PLogicNet, told: Ranked) -> None:
     asked = ask(model, told)
     assert len(asked) == 2 * len(graph.test)
     for query in asked:
-        truth = names_of(query.truth)
+        truth = query.truth.triple
         for answer in query.answers:
             kept = slice(1, 3) if query.side == "head" else slice(0, 2)
-            assert names_of(answer)[kept] == truth[kept]
-            assert names_of(answer) not in known
+            assert answer.triple[kept] == truth[kept]
+            assert answer.triple not in known
         assert [a.probability for a in query.answers] == sorted((a.probability for a in query.answers), reverse=True)
 
 
-def test_believed_by_rules_are_the_most_doubted(model: PLogicNet, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_believed_by_rules_are_the_most_doubted(model: PLogicNet, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(findings, "SHORTLIST", 3)
-    hidden = pq.read_table(run / "hidden.parquet").to_pylist()
-    doubted = sorted(hidden, key=lambda row: -row["p_w"] * (1 - row["q"]))
-    expected = {(r["head"], r["relation"], r["tail"]) for r in doubted[:3] if r["p_w"] > r["q"]}
-    found = findings.believed_by_rules(model, run)
-    assert {e.names for e in found} == expected
-    assert [e.judged.probability for e in found] == sorted((e.judged.probability for e in found), reverse=True)
-    for e in found:
-        assert e.why["triple"] == list(e.names)
-        assert e.judged.in_hidden
+    hidden = model.judge(model.fitted.outcome.rule_model.groundings.hidden)
+    halves = [(p.p_w, p.q or 0.0, p.triple) for p in hidden]
+    doubted = sorted(halves, key=lambda half: -half[0] * (1 - half[1]))
+    expected = {triple for p_w, q, triple in doubted[:3] if p_w > q}
+    found = findings.believed_by_rules(model)
+    assert {why.triple for why in found} == expected
+    assert [why.probability for why in found] == sorted((why.probability for why in found), reverse=True)
+    assert all(why.reached and not why.known for why in found)
 
 
-def test_believed_by_vectors_prefers_q_without_rules(model: PLogicNet, run: Path, told: Ranked) -> None:
-    found = findings.believed_by_vectors(model, run, ask(model, told))
+def test_believed_by_the_neural_model_prefers_q_without_rules(model: PLogicNet, told: Ranked) -> None:
+    found = findings.believed_by_neural(model, ask(model, told))
     assert found
-    assert all(e.judged.q is not None and e.judged.q > e.judged.p_w for e in found)
-    assert not any(e.judged.known for e in found)
+    assert all(why.q is not None and why.q > why.p_w for why in found)
+    assert not any(why.known for why in found)
 
 
 def test_ranked_badly_are_reached_and_worst(model: PLogicNet, told: Ranked, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,7 +96,7 @@ def test_ranked_badly_are_reached_and_worst(model: PLogicNet, told: Ranked, monk
     found = findings.ranked_badly(model, told)
     assert found
     assert [m.places["plogicnet*"] for m in found] == sorted(worst.values(), reverse=True)[: findings.SHOWN]
-    assert all(m.explained.why["rules"] for m in found)
+    assert all(m.explained.rules for m in found)
 
 
 def test_confidently_wrong_beats_a_truth_that_is_not_first(model: PLogicNet, told: Ranked) -> None:
@@ -115,7 +104,7 @@ def test_confidently_wrong_beats_a_truth_that_is_not_first(model: PLogicNet, tol
     found = findings.confidently_wrong(model, told, asked)
     assert found
     for mistake in found:
-        assert mistake.explained.judged.probability > mistake.asked.truth.probability
+        assert mistake.explained.probability > mistake.asked.truth.probability
         assert mistake.places["plogicnet*"] > 1
     top = max(
         q.answers[0].probability
@@ -124,34 +113,22 @@ def test_confidently_wrong_beats_a_truth_that_is_not_first(model: PLogicNet, tol
         and q.answers[0].probability > q.truth.probability
         and told.place("plogicnet*", q.row, ("head", "tail").index(q.side)) > 1
     )
-    assert found[0].explained.judged.probability == top
+    assert found[0].explained.probability == pytest.approx(top, rel=1e-9)
 
 
-def test_no_rule_is_the_reason_for_what_rules_doubt() -> None:
-    entry = {"rule": "knows(X, Y) => likes(X, Y)", "weight": 1.0, "groundings": 1, "broken": 0, "contribution": 1.0}
-    entry["premises"] = [[["anna", "knows", "ben"]]]
-    why: dict[str, Any] = {"triple": ["anna", "likes", "ben"], "base": -5.0, "log_odds": -4.0, "aggregate": "sum"}
-    why |= {"rules": [entry], "neighbours": []}
-    doubted = Prediction("anna", "likes", "ben", 0.5, 0.9, 0.02, False, True)
-    said = prediction_card(Explained(doubted, None, why), Names(), {})
+def test_no_rule_is_the_reason_for_what_rules_doubt(model: PLogicNet) -> None:
+    entry = Contribution("knows(X, Y) => likes(X, Y)", 1.0, 1, 0, 1.0, ((("anna", "knows", "ben"),),))
+    some = model.explain("man0", "parent", "a0")
+    doubted = replace(some, triple=("anna", "likes", "ben"), rules=(entry,), neighbours=(), q=0.9, p_w=0.02)
+    said = prediction_card(doubted, Names(), {})
     assert "the rules doubt it" in said
     assert "since" not in said
-    believed = replace(doubted, p_w=0.95)
-    assert "since" in prediction_card(Explained(believed, None, why), Names(), {})
-
-
-def test_examples_follow_from_facts(model: PLogicNet) -> None:
-    graph = model.fitted.graph
-    facts = {graph.names(t) for t in graph.train}
-    test = {graph.names(t) for t in graph.test}
-    for rule in model.fitted.outcome.rule_model.rules.rules:
-        examples = findings.examples_of(model, rule)
-        assert examples
-        for example in examples:
-            assert set(example.premises) <= facts
-            assert example.known == (example.hypothesis in facts)
-            assert (example.found_in == "test") == (example.hypothesis in test)
-            assert [p[1] for p in example.premises] == [atom.relation for atom in rule.body][: len(example.premises)]
+    assert "since" in prediction_card(replace(doubted, p_w=0.95), Names(), {})
+    by_paths = replace(doubted, paths=(Path((("anna", "knows", "ben"),), 0.8),))
+    said = prediction_card(by_paths, Names(), {})
+    assert "the neural model reaches it by" in said
+    assert "Paths from head to tail" in said
+    assert "0.80" in said
 
 
 def test_a_query_that_every_answer_is_known_to() -> None:

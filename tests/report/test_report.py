@@ -17,6 +17,7 @@ from reading import Element, everything, read
 
 from calling import Call
 from plogicnet.config import Config
+from plogicnet.evaluation.metrics import columns
 from plogicnet.graph import KnowledgeGraph
 from plogicnet.report import write_report
 from plogicnet.report.page import changed_settings
@@ -117,10 +118,7 @@ def test_every_section_is_there_and_nothing_from_elsewhere(run: Path) -> None:
 
 def test_figures_are_those_of_the_metrics(run: Path, page: Element) -> None:
     test = metrics_of(run)["test"]
-    keys = ("mrr", "hits_at_1", "hits_at_3", "hits_at_10")
-    expected = [
-        [name, *(f"{test[system][k]:.3f}" for k in keys), f"{test[system]['mr']:.1f}"] for system, name in NAMES.items()
-    ]
+    expected = [[name, *(m.show(test[system][m.key]) for m in columns())] for system, name in NAMES.items()]
     ranking = page.section("ranking")
     assert ranking.all("table", "systems")[0].rows() == expected
     by_category, by_relation = (table.rows() for table in ranking.all("table", "groups"))
@@ -198,10 +196,10 @@ def test_labels_are_shown_and_names_kept_as_titles(make: Make) -> None:
     assert "sibling" not in titles
 
 
-def test_without_embedding(make: Make) -> None:
+def test_without_a_neural_model(make: Make) -> None:
     page = assert_harmless(page_of(make({"em.neural": False})))
     assert [row[0] for row in page.section("ranking").all("table")[0].rows()] == ["rules alone", "pLogicNet*"]
-    assert "vectors say yes" not in page.section("surprises").text
+    assert "neural model says yes" not in page.section("surprises").text
     assert page.section("surprises").all("article")
     assert "q" not in [e.text for e in page.all("dt")]
 
@@ -213,7 +211,7 @@ def test_the_line_of_another_system_has_its_name(make: Make, system: str, own: s
     assert [row[0] for row in tables[0].rows() if "(" in row[0]] == [own]
     assert own in tables[1].text
     assert own in page.all("header")[0].text
-    assert "vectors and rules together" not in page.all("header")[0].text  # λ is 0
+    assert "neural model and rules together" not in page.all("header")[0].text  # λ is 0
 
 
 def test_facts_of_test_compete_on_valid_and_that_is_said(make: Make, page: Element) -> None:
@@ -230,10 +228,10 @@ def test_without_rules(make: Make) -> None:
     assert not page.section("rules").all("figure")
 
 
-def test_without_rules_and_vectors_nothing_is_claimed(make: Make) -> None:
+def test_without_rules_and_a_neural_model_nothing_is_claimed(make: Make) -> None:
     page = assert_harmless(page_of(make({"em.neural": False, "rules.min_support": 10**6})))
-    assert "vectors alone" not in page.text
-    assert "vectors and rules together" not in page.text
+    assert "neural model alone" not in page.section("rules").text
+    assert "neural model and rules together" not in page.text
     for section in ("rules", "surprises"):
         assert "nothing tells one answer from another" in page.section(section).text
 

@@ -1,4 +1,4 @@
-"""Trainings that begin alike share the first E-step, and end as they would without; watching changes nothing."""
+"""Trainings that begin alike share the first E-step, and end as they would without; inspection changes nothing."""
 
 import json
 from collections.abc import Mapping
@@ -11,8 +11,11 @@ import pytest
 from plogicnet import PLogicNet
 from plogicnet.config import Config
 from plogicnet.graph import KnowledgeGraph
-from plogicnet.training.em import Outcome
-from reproduction.watching import watching
+from plogicnet.support.progress import Clock
+from plogicnet.training.hooks import Hooks
+from plogicnet.training.state import Outcome
+from reproduction.first_e_step import SAVED, fit_or_load
+from reproduction.inspection import rank_test
 from small import SMALL, small_graph
 from stopping import StoppedError, different, stop_at
 
@@ -23,67 +26,69 @@ def config_of(values: Mapping[str, object]) -> Config:
     return Config().with_values({**SMALL, **values})
 
 
+def sharing(cache: Path) -> Hooks:
+    clock = Clock()
+    return Hooks(clock=clock, fit_first=fit_or_load(cache, clock))
+
+
 @pytest.mark.parametrize(
     "values", [{}, SOFTMAX, {"neural.validate_every": 5}], ids=["sampled", "one_vs_all", "validated"]
 )
 def test_a_shared_first_e_step_changes_nothing(tmp_path: Path, values: dict[str, object]) -> None:
-    """Rules differ, vectors begin alike; the second training takes the first one's."""
-    shared, graph = tmp_path / "shared", small_graph()
-    PLogicNet(config_of(values)).fit(graph, out=tmp_path / "first", shared=shared)
+    """The rules differ, the first E-step does not; the second training loads it, and a damaged one is trained again."""
+    cache, graph = tmp_path / "cache", small_graph()
+    PLogicNet(config_of(values)).fit(graph, out=tmp_path / "first", hooks=sharing(cache))
     other = config_of({**values, "rules.patterns": ["inverse"]})
-    PLogicNet(other).fit(graph, out=tmp_path / "taken", shared=shared)
+    PLogicNet(other).fit(graph, out=tmp_path / "loaded", hooks=sharing(cache))
     PLogicNet(other).fit(graph, out=tmp_path / "alone")
-    timings = {name: json.loads((tmp_path / name / "timings.json").read_text()) for name in ("first", "taken", "alone")}
-    assert [("e_step_shared" in t) for t in timings.values()] == [False, True, False]
-    assert different(tmp_path / "taken", tmp_path / "alone") == []
+    (saved,) = cache.glob(f"*/{SAVED}")
+    saved.write_bytes(saved.read_bytes()[:-1] + b"x")
+    again = PLogicNet(other).fit(graph, out=tmp_path / "again", hooks=sharing(cache))
+    timings = [json.loads((tmp_path / name / "timings.json").read_text()) for name in ("first", "loaded", "alone")]
+    assert [("e_step_shared" in t) for t in (*timings, again.seconds)] == [False, True, False, False]
+    assert different(tmp_path / "loaded", tmp_path / "alone") == []
+    assert different(tmp_path / "again", tmp_path / "alone") == []
 
 
 @pytest.mark.parametrize("values", [{"seed": 1}, {"neural.vectors.dim": 9}, {"neural.learning_rate": 0.01}])
 def test_trainings_that_begin_otherwise_share_nothing(tmp_path: Path, values: dict[str, object]) -> None:
-    graph = small_graph()
     for config in (config_of({}), config_of(values)):
-        PLogicNet(config).fit(graph, shared=tmp_path)
-    assert len(list(tmp_path.glob("*/neural.safetensors"))) == 2
+        PLogicNet(config).fit(small_graph(), hooks=sharing(tmp_path))
+    assert len(list(tmp_path.glob(f"*/{SAVED}"))) == 2
 
 
 def test_other_triples_are_another_beginning(tmp_path: Path) -> None:
-    graph = small_graph()
-    fewer = KnowledgeGraph("fewer", graph.entities, graph.relations, graph.train[:-1], graph.valid, graph.test)
-    for each in (graph, fewer):
-        PLogicNet(config_of({})).fit(each, shared=tmp_path)
-    assert len(list(tmp_path.glob("*/neural.safetensors"))) == 2
-
-
-def test_triples_moved_from_train_to_valid_are_another_beginning(tmp_path: Path) -> None:
     graph, config = small_graph(), config_of({"neural.validate_every": 5})
-    valid = np.concatenate([graph.train[-1:], graph.valid])
-    moved = KnowledgeGraph("moved", graph.entities, graph.relations, graph.train[:-1], valid, graph.test)
-    for each in (graph, moved):
-        PLogicNet(config).fit(each, shared=tmp_path)
-    assert len(list(tmp_path.glob("*/neural.safetensors"))) == 2
+    moved = np.concatenate([graph.train[-1:], graph.valid])
+    for valid in (graph.valid, moved):  # a triple less, and the same triple in valid
+        fewer = KnowledgeGraph("fewer", graph.entities, graph.relations, graph.train[:-1], valid, graph.test)
+        PLogicNet(config).fit(fewer, hooks=sharing(tmp_path))
+    PLogicNet(config).fit(graph, hooks=sharing(tmp_path))
+    assert len(list(tmp_path.glob(f"*/{SAVED}"))) == 3
 
 
-def test_what_is_watched_is_in_the_history_and_decides_nothing(tmp_path: Path) -> None:
+def test_test_ranks_are_in_the_history_and_decide_nothing(tmp_path: Path) -> None:
     config, graph = config_of({"em.iterations": 3, "em.patience": 1}), small_graph()
     PLogicNet(config).fit(graph, out=tmp_path / "plain")
-    PLogicNet(config).fit(graph, out=tmp_path / "watched", watch=watching(config, "abc1234"))
-    assert different(tmp_path / "plain", tmp_path / "watched") == ["history.jsonl", "metrics.json"]  # its checksum
-    lines = [json.loads(line) for line in (tmp_path / "watched" / "history.jsonl").read_text().splitlines()]
+    hooks = Hooks(inspect=rank_test(config, "abc1234"))
+    PLogicNet(config).fit(graph, out=tmp_path / "inspected", hooks=hooks)
+    assert different(tmp_path / "plain", tmp_path / "inspected") == ["history.jsonl", "metrics.json"]  # its checksum
+    lines = [json.loads(line) for line in (tmp_path / "inspected" / "history.jsonl").read_text().splitlines()]
     for line in lines:
         assert line["made"]["commit"] == "abc1234"
         assert set(line["test"]) > {"neural", "plogicnet", "plogicnet*"}
 
 
-def test_a_watched_training_that_was_stopped_keeps_what_was_seen(tmp_path: Path) -> None:
-    config, graph = config_of({}), small_graph()
+def test_a_training_that_was_stopped_keeps_what_was_inspected(tmp_path: Path) -> None:
     seen: list[int] = []
 
-    def watch(_: KnowledgeGraph, now: Outcome) -> dict[str, Any]:
+    def inspect(_: KnowledgeGraph, now: Outcome) -> dict[str, Any]:
         seen.append(now.iteration)
         return {"seen": len(seen)}
 
+    stopping = Hooks(progress=stop_at("training", time=2), inspect=inspect)
     with pytest.raises(StoppedError):
-        PLogicNet(config).fit(graph, stop_at("training", time=2), out=tmp_path / "run", watch=watch)
-    model = PLogicNet.resume(tmp_path / "run", watch=watch)
+        PLogicNet(config_of({})).fit(small_graph(), out=tmp_path / "run", hooks=stopping)
+    model = PLogicNet.resume(tmp_path / "run", hooks=Hooks(inspect=inspect))
     assert seen == [1, 2]
-    assert [line["seen"] for line in model.history] == [1, 2]
+    assert [line.to_json()["seen"] for line in model.history] == [1, 2]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from calling import Call, answer
-from reproduction.history import SYSTEMS, cells, history
+from reproduction.history import RANKINGS, cells, history
 from reproduction.page import Notes, page
 from reproduction.results import read_results
 from reproduction.tables import paper
@@ -42,7 +42,7 @@ def test_what_is_held_out_is_counted() -> None:
 def test_a_run_without_rules_accepts_nothing() -> None:
     row = next(r for r in history(read_results(COMMITTED)) if r["run"] == "wn18-conve")
     assert cells(row) == ["wn18-conve", "1", "1", "0", "0", "", "", "", f"{row['mrr']['neural']:.4f}", *[""] * 5]
-    assert len(SYSTEMS) == 6
+    assert len(RANKINGS) == 6
 
 
 def test_the_page_ends_with_it() -> None:
@@ -52,13 +52,13 @@ def test_the_page_ends_with_it() -> None:
     assert len([line for line in end.splitlines() if line.startswith("| wn18-transe |")]) == 3
 
 
-def test_the_command_prints_it(call: Call, tmp_path: Path) -> None:
-    rows = answer(call, "reproduce", "--history", "--results", COMMITTED)["history"]
+def test_the_command_prints_it(reproduce: Call, tmp_path: Path) -> None:
+    rows = answer(reproduce, "history")["history"]
     assert {row["run"] for row in rows} == set(read_results(COMMITTED))
-    code, out, err = call("reproduce", "--history", "--only", "fb15k-released", "--results", COMMITTED)
+    code, out, err = reproduce("history", "--only", "fb15k-released")
     assert (code, "64,935" in out, "0.7976" in out, "fb15k-transe" in out) == (0, True, True, False), err
-    rows = answer(call, "reproduce", "4", "--history", "--data", "wn18rr", "--results", COMMITTED)["history"]
+    rows = answer(reproduce, "history", "4", "--data", "wn18rr")["history"]
     assert {row["run"] for row in rows} == {"wn18rr-transe", "wn18rr-distmult", "wn18rr-complex"}
-    rows = answer(call, "reproduce", "--history", "--only", "RotatE", "--results", COMMITTED)["history"]
+    rows = answer(reproduce, "history", "--only", "RotatE")["history"]
     assert {row["run"] for row in rows} == {"fb15k-rotate", "wn18-rotate"}
-    assert answer(call, "reproduce", "--history", "--results", tmp_path / "none")["history"] == []
+    assert answer(reproduce, "history", "--results", tmp_path / "none")["history"] == []

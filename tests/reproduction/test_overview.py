@@ -114,11 +114,11 @@ def test_a_cell_in_words(about: dict[str, Any], shown: str) -> None:
 
 
 @pytest.mark.parametrize("width", ["80", "140"])
-def test_the_command_prints_it(width: str, call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_prints_it(width: str, reproduce: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", width)
-    found = answer(call, "reproduce", "--together", "--results", COMMITTED)["together"]
+    found = answer(reproduce, "together")["together"]
     assert [r["system"] for r in found] == SYSTEMS
-    code, out, err = call("reproduce", "--together", "--data", "wn18", "--results", COMMITTED)
+    code, out, err = reproduce("together", "--data", "wn18")
     assert (code, "0.945 (0.945)" in out, "fb15k" in out) == (0, True, False), err
-    code, out, _ = call("reproduce", "--together", "--results", tmp_path / "none")
+    code, out, _ = reproduce("together", "--results", tmp_path / "none")
     assert (code, "0.945 (0.945)" in out, "not run yet" in out) == (0, False, True)

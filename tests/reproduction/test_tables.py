@@ -86,7 +86,7 @@ def test_the_paper_presets_quote_the_paper() -> None:
     """The first comment of each preset of a table holds the printed MRR of a row that is made with it."""
     presets = {run.preset for run in paper().runs.values() if run.preset.startswith("paper/")}
     for name in presets - {"paper/fb15k-everything-transe"}:
-        text = (resources.files("plogicnet") / "presets" / f"{name}.yaml").read_text(encoding="utf-8")
+        text = (resources.files("plogicnet.config") / "presets" / f"{name}.yaml").read_text(encoding="utf-8")
         comment = "\n".join(line for line in text.splitlines() if line.startswith("#"))
         printed = {
             r.printed["mrr"].removeprefix("0")

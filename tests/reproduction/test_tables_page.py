@@ -19,7 +19,7 @@ def star(values: list[float]) -> dict[str, object]:
 
 
 def test_the_page_is_what_the_command_writes() -> None:
-    """If this fails: plogicnet reproduce --write docs/reproduction.md."""
+    """If this fails: python -m reproduction page."""
     notes = read_notes(DOCS / "reproduction-notes.yaml", paper())
     written = page(paper(), read_results(DOCS / "results" / "paper"), notes)
     assert (DOCS / "reproduction.md").read_text(encoding="utf-8") == written

@@ -12,16 +12,20 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import sparse
 
-from plogicnet import PLogicNet, config, memory, output, prediction
+from plogicnet import PLogicNet
+from plogicnet.config import Config
 from plogicnet.evaluation.batches import batch_size, device_of
-from plogicnet.evaluation.calibration import _sparse
+from plogicnet.evaluation.design import sparse_design
 from plogicnet.graph import OPEN, FloatArray, KnowledgeGraph
-from plogicnet.grounding import ground_network, groundings, mining
-from plogicnet.grounding.groundings import chains_of
-from plogicnet.grounding.walks import Counting
+from plogicnet.grounding.engine import Counting, Resources
+from plogicnet.grounding.native import grounding, mining
+from plogicnet.grounding.native.walks import Chain
+from plogicnet.inference import output, prediction
 from plogicnet.inference.fitted import Judged
+from plogicnet.support import memory
 from plogicnet.support.errors import InputError
 from plogicnet.support.memory import limit_memory, parse_size, require_bytes
+from reference import graphs_and_chains
 from small import fitted
 
 
@@ -116,11 +120,11 @@ def test_what_is_said_to_suffice_suffices() -> None:
 @given(st.lists(st.tuples(*[st.integers(0, 5)] * 3), min_size=1, max_size=60), st.integers(0, 2**13))
 def test_mining_is_the_same_in_any_memory(rows: list[tuple[int, int, int]], free: int) -> None:
     graph = KnowledgeGraph.from_names([(f"e{h}", f"r{r}", f"e{t}") for h, r, t in rows])
-    every = config.Config().with_assignments(["rules.min_precision.composition=0"]).rules
-    whole = mining.mine(graph, every, threads=2)
+    every = Config().with_assignments(["rules.min_precision.composition=0"]).rules
+    whole = mining.mine(graph, every, Resources(threads=2))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(mining, "free_bytes", lambda: free)
-        tight = mining.mine(graph, every, threads=2)
+        tight = mining.mine(graph, every, Resources(threads=2))
     assert tight.candidates == whole.candidates
     assert tight.rules.rows() == whole.rules.rows()
 
@@ -136,23 +140,15 @@ def test_desks_fit(threads: int, relations: int, each: int, free: int) -> None:
 
 
 @settings(max_examples=30, deadline=None)
-@given(
-    st.lists(st.tuples(*[st.integers(0, 4)] * 3), min_size=1, max_size=40),
-    st.integers(1, 9),
-    st.booleans(),
-    st.sampled_from(["distinct", "paths"]),
-)
+@given(graphs_and_chains(max_entities=4), st.integers(1, 9), st.booleans(), st.sampled_from(["distinct", "paths"]))
 def test_groundings_are_the_same_in_any_pieces(
-    rows: list[tuple[int, int, int]], at_once: int, linked: bool, counting: Counting
+    case: tuple[KnowledgeGraph, list[Chain]], at_once: int, linked: bool, counting: Counting
 ) -> None:
-    graph = KnowledgeGraph.from_names([(f"e{h}", f"r{r}", f"e{t}") for h, r, t in rows])
-    low = ",".join(f"{pattern}: 0" for pattern in ("composition", "inverse", "symmetric", "subrelation"))
-    every = config.Config().with_assignments([f"rules.min_precision={{{low}}}"]).rules
-    chains = chains_of(mining.mine(graph, every).rules, graph)
-    whole = ground_network(graph.observed, chains, counting, linked)
+    graph, chains = case
+    whole = grounding.ground_network(graph.observed, chains, counting, linked)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(groundings, "AT_ONCE", at_once)
-        pieces = ground_network(graph.observed, chains, counting, linked)
+        patch.setattr(grounding, "AT_ONCE", at_once)
+        pieces = grounding.ground_network(graph.observed, chains, counting, linked)
     assert pieces.triples.keys.tolist() == whole.triples.keys.tolist()
     for name in ("observed", "rule", "hypothesis", "premises"):
         assert getattr(pieces, name).tolist() == getattr(whole, name).tolist()
@@ -160,7 +156,7 @@ def test_groundings_are_the_same_in_any_pieces(
 
 @given(arrays(np.float64, st.tuples(st.integers(0, 9), st.just(4)), elements=st.sampled_from([0.0, -0.0, 1.0, 0.5])))
 def test_a_narrow_matrix_is_as_scipy_makes_it(design: FloatArray) -> None:
-    ours, theirs = _sparse(design), sparse.csr_array(design)
+    ours, theirs = sparse_design(design), sparse.csr_array(design)
     for name in ("data", "indices", "indptr"):
         assert getattr(ours, name).tolist() == getattr(theirs, name).tolist()
 

@@ -9,6 +9,7 @@ from calling import Call, answer
 from plogicnet import PLogicNet
 from plogicnet.config import Config
 from plogicnet.graph import KnowledgeGraph, demo_family
+from plogicnet.model import Hooks
 from plogicnet.support.errors import InputError
 from reproduction.tables import paper
 from small import SMALL, small_graph, write_small_graph
@@ -66,9 +67,9 @@ def test_a_training_without_rules_says_what_is_left(
 ) -> None:
     train = ["train", write_small_graph(tmp_path), *QUICK, f"--set=system={system}"]
     answer(call, *train, "--out", tmp_path / "with")
-    assert not [r for r in caplog.records if r.name == "plogicnet.systems.choice"]
+    assert not [r for r in caplog.records if r.name == "plogicnet.systems.system"]
     answer(call, *train, "--out", tmp_path / "without", "--set=rules.min_support=100000")
-    (said,) = [r.getMessage() for r in caplog.records if r.name == "plogicnet.systems.choice"]
+    (said,) = [r.getMessage() for r in caplog.records if r.name == "plogicnet.systems.system"]
     assert f"no rule is left, so {left}" in said
     assert "a lower rules.min_precision or rules.min_support" in said
 
@@ -101,7 +102,8 @@ def test_a_training_that_was_stopped_ends_in_the_same_bits(
     stopped = tmp_path / "stopped"
     place, after = ("grounding", 0) if system == "blp" else ("training", 50)
     with pytest.raises((StoppedError, KeyboardInterrupt)):
-        PLogicNet(config).fit(small_graph(), stop_at(place, error=KeyboardInterrupt, after=after), out=stopped)
+        hooks = Hooks(stop_at(place, error=KeyboardInterrupt, after=after))
+        PLogicNet(config).fit(small_graph(), out=stopped, hooks=hooks)
     assert (stopped / "checkpoint" / "e_step.safetensors").exists() == (system != "blp")
     PLogicNet.resume(stopped)
     assert different(tmp_path / "whole", stopped) == []
@@ -111,10 +113,10 @@ def test_a_training_that_was_stopped_ends_in_the_same_bits(
 
 def test_another_guide_does_not_go_on_from_a_checkpoint() -> None:
     """The fingerprint of a training holds what guides it."""
-    from plogicnet.systems.nne_aer import NneAer
+    from plogicnet.systems.nne_aer import Entailments
 
     one = np.zeros(1, dtype=np.int64)
-    guides = [NneAer(one, one, np.ones(1), np.ones(1), mu) for mu in (0.1, 0.2)]
+    guides = [Entailments(one, one, np.ones(1), np.ones(1), mu) for mu in (0.1, 0.2)]
     assert guides[0].digest != guides[1].digest
 
 
@@ -128,9 +130,7 @@ def test_guided_vectors_differ_from_plain_ones_and_from_each_other() -> None:
         model = PLogicNet(Config().with_values(SMALL | values)).fit(small_graph())
         neural = model.fitted.outcome.neural
         assert neural is not None
-        entities = neural.vectors()
-        assert entities is not None
-        vectors.append(entities)
+        vectors.append(neural.tables()["entities"].values)
     assert not any((a == b).all() for a, b in ((vectors[0], vectors[1]), (vectors[1], vectors[2])))
     assert vectors[2].min() >= 0
 
@@ -181,7 +181,7 @@ def test_written_rules_that_are_no_entailments_are_refused() -> None:
 
 def test_settings_said_after_the_system_win_over_those_that_it_sets() -> None:
     config = Config().with_assignments(["system=ruge", "rules.patterns=[inverse]"])
-    assert (config.kge.model, config.rules.patterns) == ("ComplEx", ("inverse",))
+    assert (config.neural.model, config.rules.patterns) == ("ComplEx", ("inverse",))
     assert Config().with_yaml(config.to_yaml(), "config.yaml") == config
     # a file is read as a whole, wherever in it the system stands
     text = "rules: {patterns: [inverse]}\nsystem: ruge\n"

@@ -1,6 +1,7 @@
 """BLP: the noisy-or against enumeration of its causes, its learning against the likelihood itself."""
 
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,10 @@ from scipy import optimize, sparse, special
 from plogicnet import PLogicNet
 from plogicnet.config import Config
 from plogicnet.graph import FloatArray, KnowledgeGraph
-from plogicnet.grounding import find_rules
+from plogicnet.grounding.rulebook import find_rules
 from plogicnet.rules import RuleTable
 from plogicnet.support.errors import InputError
-from plogicnet.systems import learn, make_rule_model
+from plogicnet.systems.blp import BLP as SYSTEM
 from plogicnet.systems.blp import NoisyOr, expectation_maximisation
 from small import SMALL, family_rows, small_graph
 
@@ -24,7 +25,8 @@ BLP = Config().with_values(SMALL | {"system": "blp"})
 
 def learned(graph: KnowledgeGraph, config: Config = BLP) -> NoisyOr:
     mined = find_rules(graph, config)
-    model = learn(make_rule_model(graph, config, mined.rules, mined.constraints), np.zeros(0), config, seed=0)
+    model = SYSTEM.rule_model(graph, config, mined.rules, mined.constraints)
+    model = SYSTEM.learn(model, np.zeros(0), config, seed=0)
     assert isinstance(model, NoisyOr)
     return model
 
@@ -47,8 +49,8 @@ chance = st.floats(0.001, 0.999)
 def test_noisy_or_is_the_sum_over_all_ways_to_fire(leak: float, rules: list[tuple[float, int]]) -> None:
     graph = KnowledgeGraph.from_names([("a", "r", "b")])
     none = RuleTable.of([], [], [])
-    model = make_rule_model(graph, BLP, none, none)
-    model = NoisyOr(model.rules, model.constraints, model.evidence, np.array([special.logit(leak)]))
+    model = SYSTEM.rule_model(graph, BLP, none, none)
+    model = NoisyOr(model.rules, model.constraints, replace(model.evidence, base=np.array([special.logit(leak)])))
     sums = sum(-np.log1p(-c) * n for c, n in rules)
     p = special.expit(model.log_odds_of(np.array([sums]), np.array([0])))[0]
     assert p == pytest.approx(by_enumeration(leak, [c for c, n in rules for _ in range(n)]), rel=1e-9)
@@ -124,11 +126,11 @@ def test_an_explanation_adds_up() -> None:
     triples = model.groundings.hidden
     seen = 0
     for triple in triples[:: max(1, len(triples) // 10)]:
-        about: dict[str, Any] = fitted.explain(*fitted.fitted.graph.names(triple))
-        total = sum(rule["contribution"] for rule in about["rules"]) - np.log1p(-special.expit(about["base"]))
-        assert total == pytest.approx(-np.log1p(-about["p_w"]), rel=1e-6)
-        assert about["log_odds"] == pytest.approx(special.logit(about["p_w"]), rel=1e-6)
-        seen += len(about["rules"])
+        about = fitted.explain(*fitted.fitted.graph.names(triple))
+        total = sum(rule.contribution for rule in about.rules) - np.log1p(-special.expit(about.base))
+        assert total == pytest.approx(-np.log1p(-about.p_w), rel=1e-6)
+        assert about.log_odds == pytest.approx(special.logit(about.p_w), rel=1e-6)
+        seen += len(about.rules)
     assert seen
 
 

@@ -12,9 +12,9 @@ from plogicnet.neural.vectors.model import VectorModel
 from plogicnet.neural.vectors.settings import VectorSettings
 from plogicnet.rules import RuleTable, parse_rule
 from plogicnet.support.errors import InputError
-from plogicnet.systems.nne_aer import NneAer, make_nne_aer, penalty
+from plogicnet.systems.nne_aer import Entailments, make_nne_aer, penalty
 
-GUIDE = NneAer(np.array([0, 1]), np.array([1, 2]), np.array([1.0, -1.0]), np.array([0.9, 0.5]), mu=3.0)
+GUIDE = Entailments(np.array([0, 1]), np.array([1, 2]), np.array([1.0, -1.0]), np.array([0.9, 0.5]), mu=3.0)
 TRIPLES = np.array([[0, 0, 1], [1, 1, 2], [2, 2, 3], [3, 0, 0], [1, 2, 3]])
 
 
@@ -92,7 +92,7 @@ def test_the_term_is_the_penalty_over_both_ways_of_asking(recipe: str) -> None:
 
 def test_a_strong_penalty_makes_relations_entail() -> None:
     def apart(mu: float) -> float:
-        guide = NneAer(GUIDE.premise, GUIDE.conclusion, GUIDE.sign, np.ones(2), mu)
+        guide = Entailments(GUIDE.premise, GUIDE.conclusion, GUIDE.sign, np.ones(2), mu)
         model = VectorModel(
             4, 3, VectorSettings(model="ComplEx", dim=4, steps=300, batch=4, learning_rate=0.05), guide=guide
         )

@@ -7,15 +7,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import optimize
 
-from plogicnet.config import Config, VectorSettings
+from plogicnet.config import Config
 from plogicnet.graph import KnowledgeGraph
-from plogicnet.grounding import find_rules
+from plogicnet.grounding.rulebook import find_rules
 from plogicnet.neural.protocol import Examples
 from plogicnet.neural.vectors.model import VectorModel
 from plogicnet.neural.vectors.settings import VectorSettings
 from plogicnet.rules import statements_of
-from plogicnet.systems import make_rule_model
-from plogicnet.systems.ruge import Ruge, lifts, make_ruge, soft_labels
+from plogicnet.systems.ruge import RUGE as SYSTEM
+from plogicnet.systems.ruge import RugeSettings, SoftLabels, lifts, make_ruge, soft_labels
 from small import SMALL, small_graph
 
 share = st.floats(0.0, 1.0)
@@ -46,7 +46,7 @@ def test_lifts_by_hand() -> None:
     config = RUGE.with_values({"rules.mine": False})
     text = "r(X, Y) & s(Y, Z) => t(X, Z)\nu(X, Y) => t(Y, X)"
     rules = find_rules(graph, config, statements_of(text, graph)).rules
-    groundings = make_rule_model(graph, config, rules, rules.take(np.zeros(0, dtype=np.int64))).groundings
+    groundings = SYSTEM.rule_model(graph, config, rules, rules.take(np.zeros(0, dtype=np.int64))).groundings
     at = int(groundings.triples.find(graph.numbers("a", "t", "c")[None, :])[0])
     truth = groundings.observed.astype(float)
     confidence = np.array([0.5, 0.8])
@@ -62,8 +62,8 @@ def test_the_guide_holds_the_hidden_triples_and_the_rules_precision() -> None:
     graph = small_graph()
     mined = find_rules(graph, RUGE)
     assert set(mined.rules.patterns) <= {"composition", "inverse"}
-    model = make_rule_model(graph, RUGE, mined.rules, mined.constraints)
-    guide = make_ruge(model, RUGE.baselines)
+    model = SYSTEM.rule_model(graph, RUGE, mined.rules, mined.constraints)
+    guide = make_ruge(model, RugeSettings())
     assert guide is not None
     asked: dict[tuple[int, ...], float] = {}
     for triple, lift in zip(guide.hidden.tolist(), guide.lift, strict=True):
@@ -77,7 +77,7 @@ def test_the_guide_holds_the_hidden_triples_and_the_rules_precision() -> None:
 @pytest.mark.parametrize("recipe", ["sampled", "one_vs_all"])
 def test_the_term_is_the_cross_entropy_of_the_soft_labels(recipe: str) -> None:
     hidden, lift = np.array([[0, 0, 1], [2, 1, 0], [1, 1, 1]]), np.array([0.01, 0.2, 3.0])
-    guide = Ruge(hidden, lift, weight=2.0, batch=3)
+    guide = SoftLabels(hidden, lift, weight=2.0, batch=3)
     model = VectorModel(3, 2, VectorSettings(model="ComplEx", recipe=recipe, dim=4, gamma=1.0, steps=0), guide=guide)  # type: ignore[arg-type]
     model.fit(Examples.of(np.array([[0, 0, 2]])), seed=5)
     if recipe == "sampled":
@@ -94,8 +94,8 @@ def test_groundings_of_one_triple_lift_its_label_together() -> None:
     one, two = np.array([[0, 0, 1]]), np.array([[2, 1, 0]])
     model = VectorModel(3, 2, VectorSettings(model="ComplEx", dim=4, gamma=1.0, steps=0))
     model.fit(Examples.of(np.array([[0, 0, 2]])), seed=5)
-    apart = Ruge(np.concatenate([one, two, one]), np.array([0.01, 0.2, 0.03]), weight=1.0, batch=3)
-    summed = Ruge(np.concatenate([one, two]), np.array([0.04, 0.2]), weight=1.0, batch=2)
+    apart = SoftLabels(np.concatenate([one, two, one]), np.array([0.01, 0.2, 0.03]), weight=1.0, batch=3)
+    summed = SoftLabels(np.concatenate([one, two]), np.array([0.04, 0.2]), weight=1.0, batch=2)
     assert float(apart.term(model, seed=5)(0)) == pytest.approx(float(summed.term(model, seed=5)(0)), rel=1e-6)
 
 
@@ -104,7 +104,7 @@ def test_rules_that_ask_for_nothing_change_nothing() -> None:
     settings_ = VectorSettings(model="ComplEx", dim=4, steps=20, batch=2, negatives=2, learning_rate=0.1)
     plain, guided = (
         VectorModel(3, 2, settings_, guide=guide)
-        for guide in (None, Ruge(np.array([[0, 1, 2]]), np.zeros(1), weight=1.0, batch=1))
+        for guide in (None, SoftLabels(np.array([[0, 1, 2]]), np.zeros(1), weight=1.0, batch=1))
     )
     for model in (plain, guided):
         model.fit(Examples.of(triples), seed=1)
@@ -113,7 +113,7 @@ def test_rules_that_ask_for_nothing_change_nothing() -> None:
 
 def test_soft_labels_take_no_gradient_and_raise_what_rules_conclude() -> None:
     """The gradient of the cross-entropy is φ - s: of an unclipped label it is the lift itself."""
-    guide = Ruge(np.array([[0, 0, 1]]), np.array([0.05]), weight=1.0, batch=1)
+    guide = SoftLabels(np.array([[0, 0, 1]]), np.array([0.05]), weight=1.0, batch=1)
     model = VectorModel(2, 1, VectorSettings(model="ComplEx", dim=2), guide=guide)
     with torch.no_grad():
         model.entity.copy_(torch.tensor([[1.0, 0, 0, 0], [0.5, 0, 0, 0]]))

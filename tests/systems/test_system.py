@@ -1,29 +1,30 @@
-"""What systems are called: one line of each other system has its name, and every system has one."""
-
-from typing import get_args, get_type_hints
+"""Every system, a toy from outside the package too, keeps the contract; contradictions are refused."""
 
 import pytest
-from plogicnet.systems.titles import TITLES, titles_of
 
-from plogicnet.config import Config
-from plogicnet.training.em import systems
+from contracts.systems import check_system
+from plogicnet.config import SYSTEMS, Config
+from plogicnet.support.errors import InputError
+from plogicnet.systems.system import system_of
+from toy_modules import toy
 
-SYSTEMS = get_args(get_type_hints(Config)["system"])
-
-
-@pytest.mark.parametrize("system", SYSTEMS)
-def test_titles_have_the_keys_of_the_figures_in_their_order(system: str) -> None:
-    assert list(titles_of(system)) == list(systems(Config(), 0.5))
+OTHERS = [name for name in SYSTEMS.names() if name != SYSTEMS.default()]
 
 
-@pytest.mark.parametrize("system", [s for s in SYSTEMS if s != "plogicnet"])
-def test_one_line_is_named_by_the_other_system(system: str) -> None:
-    named = {key: title for key, title in titles_of(system).items() if title != TITLES[key]}
-    ((key, title),) = named.items()
-    assert title == f"{system.upper().replace('_', '-')} ({TITLES[key]})"
-    # the line is one of those that a run of the system has
-    assert key in systems(Config().with_values({"system": system}), 0.0)
+@pytest.mark.parametrize("name", SYSTEMS.names())
+def test_the_contract(name: str) -> None:
+    config = Config().with_values({"system": name})
+    check_system(system_of(config), config)
 
 
-def test_plogicnet_has_lines_of_its_own() -> None:
-    assert titles_of("plogicnet") == TITLES
+def test_a_system_from_outside_keeps_the_contract(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(SYSTEMS._entries, "frequency", toy("toy_system").FREQUENCY)
+    config = Config().with_values({"system": "frequency"})
+    check_system(system_of(config), config)
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_a_contradiction_is_refused_with_what_to_set(name: str) -> None:
+    config = Config().with_values({"system": name, "em.rules": False})
+    with pytest.raises(InputError, match=f"system={name} works by rules: set em.rules=true"):
+        system_of(config).check(config)

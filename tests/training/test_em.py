@@ -9,24 +9,24 @@ import pytest
 import torch
 
 from plogicnet.config import Config
-from plogicnet.evaluation import Ranks, rank, sample, summary
+from plogicnet.evaluation.calibration import sample
+from plogicnet.evaluation.figures import Ranks
+from plogicnet.evaluation.metrics import summary
+from plogicnet.evaluation.ranking import rank
 from plogicnet.evaluation.scaling import platt
 from plogicnet.graph import KnowledgeGraph, TripleSet, Vocabulary
-from plogicnet.grounding import Mined, mine
+from plogicnet.grounding.engine import Mined
+from plogicnet.grounding.native.mining import mine
 from plogicnet.mln import RuleModel, RuleScores, build_rule_model, m_step, report
 from plogicnet.neural.protocol import Examples
 from plogicnet.neural.vectors.model import VectorModel
 from plogicnet.rules import RuleTable
 from plogicnet.support.errors import InputError
 from plogicnet.support.progress import Clock, Progress, silent
-from plogicnet.training.em import (
-    Outcome,
-    begin,
-    examples,
-    run_em,
-    systems,
-    validate,
-)
+from plogicnet.training.em import begin, examples_of, run_em
+from plogicnet.training.hooks import Hooks
+from plogicnet.training.selection import choose_lambda, rankings
+from plogicnet.training.state import Outcome
 from small import SMALL, TableModel, family_rows
 
 
@@ -48,7 +48,7 @@ def mined_of(graph: KnowledgeGraph, config: Config) -> Mined:
 
 def em_of(graph: KnowledgeGraph, config: Config) -> Outcome:
     mined = mined_of(graph, config)
-    return run_em(graph, config, begin(graph, config, mined.rules, mined.constraints), Clock())
+    return run_em(graph, config, begin(graph, config, mined.rules, mined.constraints, Hooks()), Hooks())
 
 
 def rule_model_of(graph: KnowledgeGraph, config: Config, hidden_q: float = 0.5) -> RuleModel:
@@ -71,7 +71,7 @@ def test_hard_examples_are_observed_and_accepted_triples_of_weight_one(tau: floa
     graph, config = small_graph(), small_config(em__targets="hard", em__tau_triplet=tau)
     model = rule_model_of(graph, config)
     accepted = model.hidden_p_w >= tau
-    got = examples(graph, model, accepted, config)
+    got = examples_of(graph, model, accepted, config)
     expected = list(map(tuple, graph.train.tolist()))
     expected += [tuple(t) for t, p in zip(model.groundings.hidden.tolist(), model.hidden_p_w, strict=True) if p >= tau]
     assert sorted(map(tuple, got.positives.tolist())) == sorted(expected)
@@ -82,7 +82,7 @@ def test_hard_examples_are_observed_and_accepted_triples_of_weight_one(tau: floa
 def test_soft_examples_are_all_of_the_hidden_triples_weighted_by_p_w() -> None:
     graph, config = small_graph(), small_config(em__targets="soft", em__tau_triplet=0.9)
     model = rule_model_of(graph, config)
-    got = examples(graph, model, np.zeros(len(model.groundings.hidden), dtype=bool), config)
+    got = examples_of(graph, model, np.zeros(len(model.groundings.hidden), dtype=bool), config)
     weight_of = dict(zip(map(tuple, got.positives.tolist()), got.weights.tolist(), strict=True))
     assert len(weight_of) == len(got.positives) == len(graph.train) + len(model.groundings.hidden)
     assert all(weight_of[tuple(t)] == 1.0 for t in graph.train.tolist())
@@ -142,10 +142,10 @@ def test_validate_takes_the_lambda_of_the_best_validation_mrr(seed: int, combine
     graph, neural, rules = validation_problem(seed)
     grid = [5.0, 0.0, 0.3, 1.0, 0.05]
     config = small_config(em__lambda_grid=grid, em__combine=combine)
-    best, figures = validate(graph, config, neural, rules, silent)
+    best, figures = choose_lambda(graph, config, neural, rules, silent)
     mrr = {}
     for value in grid:
-        star = systems(config, value)["plogicnet*"]
+        star = rankings(config, value)["plogicnet*"]
         mrr[value] = summary(rank(graph, "valid", neural, rules, {"*": star})["*"].realistic)["mrr"]
     assert best == min(value for value in grid if mrr[value] == max(mrr.values()))
     assert figures["plogicnet*"]["mrr"] == mrr[best]
@@ -162,12 +162,12 @@ def test_of_equally_good_lambdas_the_smallest_is_taken(grid: list[float], smalle
     far = next((h, r, t) for h, r, t in candidates if (h, r) not in queries and (t, r) not in queries)
     reached = TripleSet.of([far], 12)
     rules = RuleScores(reached, np.array([3.0]), rules.base, rules.irreflexive, rules.observed)
-    assert validate(graph, small_config(em__lambda_grid=grid), neural, rules, silent)[0] == smallest
+    assert choose_lambda(graph, small_config(em__lambda_grid=grid), neural, rules, silent)[0] == smallest
 
 
 def test_a_given_lambda_is_taken() -> None:
     graph, neural, rules = validation_problem(0)
-    assert validate(graph, small_config(em__lambda=0.7), neural, rules, silent)[0] == 0.7
+    assert choose_lambda(graph, small_config(em__lambda=0.7), neural, rules, silent)[0] == 0.7
 
 
 def test_lambdas_that_look_alike_are_told_apart() -> None:
@@ -183,7 +183,7 @@ def test_lambdas_that_look_alike_are_told_apart() -> None:
     odds, base = np.array([-1.0]), np.array([-2.0])
     rules = RuleScores(TripleSet.of([(0, 0, 1)], 3), odds, base, np.array([False]), graph.observed)
     config = small_config(em__lambda_grid=[0.3, 0.3000004], em__combine="log_odds")
-    best, figures = validate(graph, config, TableModel(table), rules, silent)
+    best, figures = choose_lambda(graph, config, TableModel(table), rules, silent)
     assert best == 0.3000004
     assert figures["plogicnet*"]["mrr"] == 1.0
 
@@ -192,7 +192,7 @@ def test_lambda_is_never_chosen_on_test() -> None:
     graph, neural, rules = validation_problem(2)
     bare = KnowledgeGraph(graph.name, graph.entities, graph.relations, graph.train, graph.valid)
     config = small_config()
-    assert validate(graph, config, neural, rules, silent) == validate(bare, config, neural, rules, silent)
+    assert choose_lambda(graph, config, neural, rules, silent) == choose_lambda(bare, config, neural, rules, silent)
 
 
 def check(outcome: Outcome, graph: KnowledgeGraph, config: Config) -> None:
@@ -206,14 +206,14 @@ def check(outcome: Outcome, graph: KnowledgeGraph, config: Config) -> None:
     np.testing.assert_array_equal(outcome.accepted, model.hidden_p_w >= config.em.tau_triplet)
     assert outcome.lambda_ in config.em.lambda_grid
     for number, line in enumerate(outcome.history, 1):
-        assert line["iteration"] == number
-        assert line["hidden"] == hidden
+        assert line.iteration == number
+        assert line.hidden == hidden
     last = outcome.history[-1]
-    assert last["accepted"] == int(outcome.accepted.sum())
-    assert last["lambda"] == outcome.lambda_
+    assert last.accepted == int(outcome.accepted.sum())
+    assert last.lambda_ == outcome.lambda_
     held_out = set(map(tuple, np.concatenate([graph.valid, graph.test]).tolist()))
     found = [tuple(t) in held_out for t in model.groundings.hidden[outcome.accepted].tolist()]
-    assert last["accepted_precision"] == (pytest.approx(sum(found) / len(found)) if found else None)
+    assert last.accepted_precision == (pytest.approx(sum(found) / len(found)) if found else None)
     if outcome.neural is not None and hidden:
         score = outcome.neural.score(model.groundings.hidden).double()
         np.testing.assert_allclose(outcome.hidden_q, torch.sigmoid(score).numpy(), rtol=1e-12)
@@ -288,7 +288,7 @@ def test_the_first_e_step_learns_from_observed_triples_alone_and_later_ones_from
         assert [w for _, w in learned] == [False, warm, warm]
         assert sorted(learned[0][0].positives.tolist()) == sorted(graph.train.tolist())
         for (given, _), line in zip(learned[1:], outcome.history[:-1], strict=True):
-            accepted = line["accepted"]
+            accepted = line.accepted
             assert isinstance(accepted, int)
             assert accepted > 0
             assert len(given.positives) == len(graph.train) + accepted
@@ -301,14 +301,14 @@ def test_warm_start_changes_the_second_iteration_alone() -> None:
     assert cold.hidden_q.tolist() != warm.hidden_q.tolist()
 
 
-def test_without_an_embedding_the_rules_are_learned_once() -> None:
-    graph, config = small_graph(), small_config(em__embedding=False)
+def test_without_a_neural_model_the_rules_are_learned_once() -> None:
+    graph, config = small_graph(), small_config(em__neural=False)
     outcome = em_of(graph, config)
     assert outcome.neural is None
     assert len(outcome.history) == 1
-    assert set(systems(config, outcome.lambda_)) == {"rules", "plogicnet*"}
+    assert set(rankings(config, outcome.lambda_)) == {"rules", "plogicnet*"}
     check(outcome, graph, config)
-    figures = outcome.history[0]["valid"]
+    figures = outcome.history[0].valid
     assert isinstance(figures, dict)
     assert figures["rules"] == figures["plogicnet*"]
 
@@ -321,7 +321,7 @@ def nothing() -> RuleTable:
 def test_a_graph_without_any_rule(neural: bool) -> None:
     rows = [(f"a{i}", f"r{i}", f"b{i}") for i in range(10)]
     graph = KnowledgeGraph.from_names(rows[:8], rows[8:9], rows[9:])
-    config = small_config(em__embedding=neural)
+    config = small_config(em__neural=neural)
     outcome = em_of(graph, config)
     assert len(outcome.rule_model.rules) == 0
     assert len(outcome.history) == 1
@@ -329,11 +329,11 @@ def test_a_graph_without_any_rule(neural: bool) -> None:
     check(outcome, graph, config)
 
 
-def test_without_rules_plogicnet_star_is_the_embedding() -> None:
+def test_without_rules_plogicnet_star_is_the_neural_model() -> None:
     graph, config = small_graph(), small_config()
-    outcome = run_em(graph, config, begin(graph, config, nothing(), nothing()), Clock())
+    outcome = run_em(graph, config, begin(graph, config, nothing(), nothing(), Hooks()), Hooks())
     assert outcome.lambda_ == 0.0
-    figures = outcome.history[0]["valid"]
+    figures = outcome.history[0].valid
     assert isinstance(figures, dict)
     assert figures["neural"] == figures["plogicnet"] == figures["plogicnet*"]
     check(outcome, graph, config)
@@ -363,13 +363,13 @@ def test_clock_adds_up() -> None:
     assert list(clock.seconds) == ["part"]
     graph, config = small_graph(), small_config()
     mined = mined_of(graph, config)
-    run_em(graph, config, begin(graph, config, mined.rules, mined.constraints), clock)
+    run_em(graph, config, begin(graph, config, mined.rules, mined.constraints, Hooks()), Hooks(clock=clock))
     assert {"e_step", "m_step", "validate"} <= set(clock.seconds)
 
 
 def ranks_of(graph: KnowledgeGraph, config: Config, outcome: Outcome, name: str) -> Ranks:
     rules = outcome.rule_model.scores(graph)
-    return rank(graph, "test", outcome.neural, rules, {name: systems(config, outcome.lambda_)[name]})[name]
+    return rank(graph, "test", outcome.neural, rules, {name: rankings(config, outcome.lambda_)[name]})[name]
 
 
 @pytest.mark.parametrize("combine", ["probability", "log_odds"])
@@ -380,7 +380,7 @@ def test_a_lambda_of_zero_is_plogicnet_exactly(combine: str) -> None:
     star, plain = (ranks_of(graph, config, outcome, name) for name in ("plogicnet*", "plogicnet"))
     np.testing.assert_array_equal(star.optimistic, plain.optimistic)
     np.testing.assert_array_equal(star.pessimistic, plain.pessimistic)
-    assert outcome.history[-1]["valid"]["plogicnet*"] == outcome.history[-1]["valid"]["plogicnet"]
+    assert outcome.history[-1].valid["plogicnet*"] == outcome.history[-1].valid["plogicnet"]
 
 
 @pytest.mark.parametrize("combine", ["probability", "log_odds"])
@@ -388,7 +388,7 @@ def test_a_lambda_of_zero_is_plogicnet_exactly(combine: str) -> None:
 def test_a_huge_lambda_ranks_by_the_rules_and_by_the_score_where_they_are_silent(lambda_: float, combine: str) -> None:
     graph, neural, rules = validation_problem(3)
     config = small_config(em__lambda=lambda_, em__combine=combine)
-    star = rank(graph, "test", neural, rules, {"*": systems(config, lambda_)["plogicnet*"]})["*"]
+    star = rank(graph, "test", neural, rules, {"*": rankings(config, lambda_)["plogicnet*"]})["*"]
     observed = set(map(tuple, graph.train.tolist()))
     known = set(map(tuple, np.concatenate([graph.train, graph.valid, graph.test]).tolist()))
     odds = dict(zip(map(tuple, rules.reached.triples.tolist()), rules.log_odds.tolist(), strict=True))
@@ -412,10 +412,10 @@ def test_a_huge_lambda_ranks_by_the_rules_and_by_the_score_where_they_are_silent
 def test_a_threshold_of_one_accepts_nothing_and_every_e_step_learns_from_the_observed() -> None:
     graph, config = small_graph(), small_config(em__tau_triplet=1)
     outcome = em_of(graph, config)
-    assert [line["accepted"] for line in outcome.history] == [0, 0]
-    assert [line["accepted_precision"] for line in outcome.history] == [None, None]
+    assert [line.accepted for line in outcome.history] == [0, 0]
+    assert [line.accepted_precision for line in outcome.history] == [None, None]
     check(outcome, graph, config)
-    assert examples(graph, outcome.rule_model, outcome.accepted, config).positives.tolist() == graph.train.tolist()
+    assert examples_of(graph, outcome.rule_model, outcome.accepted, config).positives.tolist() == graph.train.tolist()
 
 
 def closed_graph() -> KnowledgeGraph:
@@ -425,14 +425,14 @@ def closed_graph() -> KnowledgeGraph:
     return KnowledgeGraph.from_names(rows, [("p0", "beside", "p5")], [("p2", "beside", "p9")])
 
 
-@pytest.mark.parametrize("values", [{}, {"em__embedding": False}, {"em__hidden_negatives": "explicit"}], ids=str)
+@pytest.mark.parametrize("values", [{}, {"em__neural": False}, {"em__hidden_negatives": "explicit"}], ids=str)
 def test_one_relation_without_hidden_triples(values: dict[str, object]) -> None:
     graph, config = closed_graph(), small_config(**values)
     outcome = em_of(graph, config)
     assert len(outcome.rule_model.rules) == 1
     assert len(outcome.hidden_q) == 0
     check(outcome, graph, config)
-    assert outcome.history[-1]["elbo"]["entropy"] == 0
+    assert outcome.history[-1].elbo["entropy"] == 0
 
 
 def test_one_relation_with_hidden_triples() -> None:
@@ -446,7 +446,7 @@ def test_one_relation_with_hidden_triples() -> None:
     check(outcome, graph, config)
 
 
-SOFTMAX: dict[str, object] = {"kge__model": "ComplEx", "kge__recipe": "one_vs_all", "kge__learning_rate": 0.1}
+SOFTMAX: dict[str, object] = {"neural__model": "ComplEx", "neural__vectors__recipe": "one_vs_all", "neural__learning_rate": 0.1}
 
 
 def test_soft_targets_reject_no_triple() -> None:
@@ -464,7 +464,7 @@ def test_rejected_hidden_triples_are_the_explicit_negatives(values: dict[str, ob
     model = outcome.rule_model
     rejected = [t for t, p in zip(model.groundings.hidden.tolist(), model.hidden_p_w, strict=True) if p < 0.6]
     assert 0 < len(rejected) < len(outcome.hidden_q)
-    assert examples(graph, model, outcome.accepted, config).negatives.tolist() == rejected
+    assert examples_of(graph, model, outcome.accepted, config).negatives.tolist() == rejected
     without = em_of(graph, small_config(**values, em__tau_triplet=0.6))
     assert without.history[0] == outcome.history[0], "the first E-step knows no hidden triple"
     assert without.hidden_q.tolist() != outcome.hidden_q.tolist()
@@ -483,7 +483,7 @@ def test_parts_of_the_bound_written_out(values: dict[str, object]) -> None:
         if matrix[row].any():
             likelihood += y * math.log(p) + (1 - y) * math.log(1 - p)
         entropy -= sum(x * math.log(x) for x in (y, 1 - y) if x > 0)
-    elbo = outcome.history[-1]["elbo"]
+    elbo = outcome.history[-1].elbo
     assert elbo["pseudolikelihood"] == pytest.approx(likelihood, rel=1e-9)
     assert elbo["entropy"] == pytest.approx(entropy, rel=1e-9)
 
@@ -516,7 +516,7 @@ def test_the_report_on_rules(values: dict[str, object]) -> None:
     graph, config = small_graph(), small_config(**values)
     outcome = em_of(graph, config)
     model = outcome.rule_model
-    table = report(model, outcome.hidden_q, config)
+    table = report(model, config)
     p, matrix = 1 / (1 + np.exp(-model.log_odds)), model.matrix.toarray()
     hessian = (matrix * (p * (1 - p))[:, None]).T @ matrix + config.mln.l2 * np.eye(len(table))
     known = np.isfinite(table.standard_error)

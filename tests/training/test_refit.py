@@ -9,6 +9,7 @@ from plogicnet import PLogicNet
 from plogicnet.config import Config
 from plogicnet.rules import RuleTable
 from plogicnet.support.errors import InputError
+from plogicnet.training.hooks import Hooks
 from small import SMALL, small_graph
 from stopping import StoppedError, different, files_of, stop_at
 
@@ -85,8 +86,8 @@ def test_a_file_of_rules_takes_the_place_of_all(tmp_path: Path) -> None:
     model = PLogicNet.load(run)
     assert set(weights(model)) == {"husband(X, Y) => wife(Y, X)", "parent(X, Y) => child(Y, X)"}
     assert weights(model)["husband(X, Y) => wife(Y, X)"] == 2.5
-    assert model.explain("man0", "parent", "man0")["forbidden"] is True
-    assert model.explain("man0", "wife", "man0")["forbidden"] is False
+    assert model.explain("man0", "parent", "man0").forbidden is True
+    assert model.explain("man0", "wife", "man0").forbidden is False
     assert files_of(run)["neural.safetensors"] == vectors
     assert model.metrics["test"] == model.evaluate()
 
@@ -97,7 +98,7 @@ def test_stopped_on_the_way_the_run_stays_readable(tmp_path: Path, monkeypatch: 
     old = PLogicNet.load(run).evaluate()
     for progress in (stop_at("grounding"), stop_at("ranking valid"), stop_at("ranking test")):
         with pytest.raises(StoppedError):
-            PLogicNet.load(run).refit("husband(X, Y) => wife(Y, X)", progress, run)
+            PLogicNet.load(run).refit("husband(X, Y) => wife(Y, X)", run, Hooks(progress))
         assert weights(PLogicNet.load(run)) == before
         assert PLogicNet.load(run).evaluate() == old
 
@@ -145,7 +146,7 @@ def test_a_refitted_run_goes_on(tmp_path: Path) -> None:
     trained(run, {"em.iterations": 1})
     PLogicNet.load(run).refit("husband(X, Y) => wife(Y, X)", out=run)
     model = PLogicNet.resume(run, {"em.iterations": 2})
-    assert [line["iteration"] for line in model.history] == [1, 2]
+    assert [line.iteration for line in model.history] == [1, 2]
     assert set(weights(model)) == {"husband(X, Y) => wife(Y, X)"}
 
 

@@ -1,10 +1,9 @@
-"""A training that was broken off anywhere goes on to the same files, byte for byte; what cannot go on is told so."""
+"""A training stopped anywhere and resumed ends in the same files, byte for byte; what cannot be resumed is refused."""
 
 import json
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,9 +11,10 @@ import pytest
 from plogicnet import PLogicNet
 from plogicnet.config import Config
 from plogicnet.graph import KnowledgeGraph
-from plogicnet.runs.directory import read_rules
+from plogicnet.runs.reading import read_rules
 from plogicnet.support.errors import InputError
-from plogicnet.support.progress import Progress, silent
+from plogicnet.training.hooks import Hooks
+from plogicnet.training.state import Iteration
 from small import SMALL, family_rows, small_graph
 from stopping import StoppedError, different, files_of, stop_at
 
@@ -33,51 +33,45 @@ VARIANTS: dict[str, tuple[dict[str, object], str | None]] = {
 EVERYWHERE = ("sampled", "one_vs_all, looked at", "warm softmax with patience")
 """These are broken off at every place, the others at the more telling ones."""
 TELLING = ("while mining", "before iteration 1 is saved", "in E-step 2, by Ctrl-C", "while finishing")
-Announce = Callable[[Mapping[str, Any]], None]
 
 
 def trained(
     out: Path,
     values: dict[str, object] | None = None,
     rules: str | None = None,
-    progress: Progress = silent,
-    announce: Announce = lambda _: None,
+    hooks: Hooks | None = None,
     graph: KnowledgeGraph | None = None,
 ) -> PLogicNet:
     config = Config().with_values(SMALL | {"neural.steps": 70} | (values or {}))
-    return PLogicNet(config).fit(graph or small_graph(), progress, rules, out, announce)
+    return PLogicNet(config).fit(graph or small_graph(), rules, out, hooks)
 
 
-def stop_after(iteration: int) -> Announce:
-    def announce(line: Mapping[str, Any]) -> None:
-        if line["iteration"] == iteration:
+def stop_after(iteration: int) -> Callable[[Iteration], None]:
+    def announce(line: Iteration) -> None:
+        if line.iteration == iteration:
             raise StoppedError
 
     return announce
 
 
-def stops(values: dict[str, object]) -> dict[str, tuple[Progress, Announce]]:
-    """Where this training can be broken off."""
-
-    def quiet(_: Mapping[str, Any]) -> None:
-        pass
-
-    places: dict[str, tuple[Progress, Announce]] = {
-        "while validating": (stop_at("ranking valid"), quiet),
-        "before iteration 1 is saved": (silent, stop_after(1)),
-        "while finishing": (stop_at("ranking test"), quiet),
+def stops(values: dict[str, object]) -> dict[str, Hooks]:
+    """Where this training can be stopped."""
+    places = {
+        "while validating": Hooks(stop_at("ranking valid")),
+        "before iteration 1 is saved": Hooks(announce=stop_after(1)),
+        "while finishing": Hooks(stop_at("ranking test")),
     }
     if values.get("em.rules", True):
-        places["while mining"] = (stop_at("mining"), quiet)
+        places["while mining"] = Hooks(stop_at("mining"))
     if values.get("em.neural", True):
-        places["as E-step 1 begins"] = (stop_at("training"), quiet)
-        places["in E-step 1, by Ctrl-C"] = (stop_at("training", 1, 50, KeyboardInterrupt), quiet)
+        places["as E-step 1 begins"] = Hooks(stop_at("training"))
+        places["in E-step 1, by Ctrl-C"] = Hooks(stop_at("training", 1, 50, KeyboardInterrupt))
     if values.get("em.rules", True) and values.get("em.neural", True):
-        places["in E-step 2"] = (stop_at("training", 2, 50), quiet)
-        places["in E-step 2, by Ctrl-C"] = (stop_at("training", 2, 50, KeyboardInterrupt), quiet)
-        places["before iteration 2 is saved"] = (silent, stop_after(2))
+        places["in E-step 2"] = Hooks(stop_at("training", 2, 50))
+        places["in E-step 2, by Ctrl-C"] = Hooks(stop_at("training", 2, 50, KeyboardInterrupt))
+        places["before iteration 2 is saved"] = Hooks(announce=stop_after(2))
     if values.get("em.iterations") == 3:
-        places["in E-step 3, by Ctrl-C"] = (stop_at("training", 3, 50, KeyboardInterrupt), quiet)
+        places["in E-step 3, by Ctrl-C"] = Hooks(stop_at("training", 3, 50, KeyboardInterrupt))
     return places
 
 
@@ -85,12 +79,12 @@ def stops(values: dict[str, object]) -> dict[str, tuple[Progress, Announce]]:
 def test_broken_off_anywhere_and_resumed_it_ends_the_same(name: str, tmp_path: Path) -> None:
     values, rules = VARIANTS[name]
     trained(tmp_path / "whole", values, rules)
-    for number, (place, (progress, announce)) in enumerate(stops(values).items()):
+    for number, (place, hooks) in enumerate(stops(values).items()):
         if name not in EVERYWHERE and place not in TELLING:
             continue
         run = tmp_path / str(number)
         with pytest.raises((StoppedError, KeyboardInterrupt)):
-            trained(run, values, rules, progress, announce)
+            trained(run, values, rules, hooks)
         with pytest.raises(InputError, match="plogicnet resume"):
             PLogicNet.load(run)
         PLogicNet.resume(run)
@@ -101,13 +95,13 @@ def test_a_training_may_be_broken_off_again_and_again(tmp_path: Path) -> None:
     values, rules = VARIANTS["warm softmax with patience"]
     trained(tmp_path / "whole", values, rules)
     with pytest.raises(KeyboardInterrupt):
-        trained(tmp_path / "run", values, rules, stop_at("training", 1, 50, KeyboardInterrupt))
+        trained(tmp_path / "run", values, rules, Hooks(stop_at("training", 1, 50, KeyboardInterrupt)))
     for progress in (stop_at("ranking"), stop_at("training", 2, 50), stop_at("training", 1, 50, KeyboardInterrupt)):
         with pytest.raises((StoppedError, KeyboardInterrupt)):
-            PLogicNet.resume(tmp_path / "run", progress=progress)
+            PLogicNet.resume(tmp_path / "run", hooks=Hooks(progress))
     for iteration in (2, 3):
         with pytest.raises(StoppedError):
-            PLogicNet.resume(tmp_path / "run", progress=stop_at("ranking test"), announce=stop_after(iteration))
+            PLogicNet.resume(tmp_path / "run", hooks=Hooks(stop_at("ranking test"), announce=stop_after(iteration)))
     PLogicNet.resume(tmp_path / "run")
     assert different(tmp_path / "whole", tmp_path / "run") == []
 
@@ -116,7 +110,7 @@ def test_what_a_kill_leaves_half_written_is_cleared(tmp_path: Path) -> None:
     trained(tmp_path / "whole")
     run = tmp_path / "run"
     with pytest.raises(StoppedError):
-        trained(run, announce=stop_after(2))
+        trained(run, hooks=Hooks(announce=stop_after(2)))
     for name in (
         ".rules.tsv.123.part",
         "checkpoint/1/.history.jsonl.123.part",
@@ -146,7 +140,7 @@ def test_more_iterations_for_a_complete_run(values: dict[str, object], before: i
     trained(run, values | {"em.iterations": before}, WRITTEN)
     more = {"em.iterations": 4}
     with pytest.raises(KeyboardInterrupt):
-        PLogicNet.resume(run, more, stop_at("training", 1, 50, KeyboardInterrupt))
+        PLogicNet.resume(run, more, Hooks(stop_at("training", 1, 50, KeyboardInterrupt)))
     PLogicNet.resume(run)  # what was asked for is not forgotten
     assert different(tmp_path / "whole", run) == []
 
@@ -158,7 +152,7 @@ def test_patience_keeps_the_best_iteration(tmp_path: Path) -> None:
     """The iteration after the best ends the training, and stays in the history alone."""
     model = trained(tmp_path / "run", STALLING)
     kept = model.fitted.outcome.iteration
-    merits = [line["valid"]["plogicnet*"]["mrr"] for line in model.history]  # type: ignore[index]
+    merits = [line.merit for line in model.history]
     assert len(merits) == kept + 1 < 9
     assert merits.index(max(merits)) + 1 == kept
     best = trained(tmp_path / "best", SOFTMAX | {"em.iterations": kept})
@@ -175,7 +169,7 @@ def test_best_vectors_survive_a_stop(tmp_path: Path) -> None:
     """The best iteration is the last one kept when training stops; going on must not train its vectors further."""
     kept = trained(tmp_path / "whole", STALLING).fitted.outcome.iteration
     with pytest.raises(StoppedError):
-        trained(tmp_path / "run", STALLING, progress=stop_at("training", kept + 1))
+        trained(tmp_path / "run", STALLING, hooks=Hooks(stop_at("training", kept + 1)))
     folders = sorted(p.name for p in (tmp_path / "run" / "checkpoint").iterdir() if p.is_dir())
     assert folders == [str(i) for i in (kept - 1, kept) if i]
     PLogicNet.resume(tmp_path / "run")
@@ -184,51 +178,21 @@ def test_best_vectors_survive_a_stop(tmp_path: Path) -> None:
 
 def stopped_after_one(run: Path, values: dict[str, object]) -> Path:
     with pytest.raises(StoppedError):
-        trained(run, values, progress=stop_at("training", 2))
+        trained(run, values, hooks=Hooks(stop_at("training", 2)))
     return run / "checkpoint" / "1" / "neural.safetensors"
 
 
-def test_without_vectors_training_goes_on_from_an_iteration(tmp_path: Path) -> None:
+def test_an_iteration_without_its_neural_model_is_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     trained(tmp_path / "whole")
     stopped_after_one(tmp_path / "run", {}).unlink()
-    PLogicNet.resume(tmp_path / "run")
-    assert different(tmp_path / "whole", tmp_path / "run") == []
-
-
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"em.warm_start": True}, "checkpoint/1/neural.safetensors is missing, and with em.warm_start=true"),
-        ({"em.patience": 2}, "neural.safetensors is missing: the vectors of the best iteration"),
-    ],
-)
-def test_vectors_that_are_needed_are_missed(
-    values: dict[str, object], message: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """The only iteration cannot be gone on from; training begins anew, where it can, and ends the same."""
-    trained(tmp_path / "whole", values)
-    stopped_after_one(tmp_path / "run", values).unlink()
     shutil.copytree(tmp_path / "run", tmp_path / "saved")
     PLogicNet.resume(tmp_path / "run")
-    assert message in caplog.text
-    assert "training begins anew" in caplog.text
+    assert "its file neural.safetensors is missing" in caplog.text
+    assert "training is resumed from the beginning" in caplog.text
     assert different(tmp_path / "whole", tmp_path / "run") == []
     (tmp_path / "saved" / "checkpoint" / "written.rules").unlink()  # as where a complete run was given more iterations
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(InputError, match=r"checkpoint/1 is damaged: its file neural\.safetensors is missing"):
         PLogicNet.resume(tmp_path / "saved")
-
-
-def test_vectors_that_nothing_trains_again_are_missed(tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    with pytest.raises(StoppedError):
-        trained(run, {"em.iterations": 1}, progress=stop_at("ranking test"))
-    (run / "checkpoint" / "1" / "neural.safetensors").unlink()
-    (run / "checkpoint" / "written.rules").unlink()
-    with pytest.raises(InputError, match=r"no EM iteration is left .* em\.iterations=2"):
-        PLogicNet.resume(run)
-    PLogicNet.resume(run, {"em.iterations": 2})
-    trained(tmp_path / "whole")
-    assert different(tmp_path / "whole", run) == []
 
 
 def test_nothing_to_resume(tmp_path: Path) -> None:
@@ -247,7 +211,7 @@ def test_a_newer_run_says_so(tmp_path: Path) -> None:
     trained(run, {"em.iterations": 1})
     (run / "run.json").write_text(json.dumps({"format": 2, "version": "9.9"}))
     for call in (PLogicNet.load, PLogicNet.resume, read_rules):
-        with pytest.raises(InputError, match=r"written by plogicnet 9\.9, a newer version than this"):
+        with pytest.raises(InputError, match=r"written by plogicnet 9\.9, newer than this"):
             call(run)
 
 
@@ -281,7 +245,7 @@ def test_a_run_whose_saving_failed_is_finished_by_resume(tmp_path: Path, monkeyp
         raise StoppedError
 
     with monkeypatch.context() as patch:
-        patch.setattr("plogicnet.runs.directory.write", fail)
+        patch.setattr("plogicnet.runs.writing.publish", fail)
         with pytest.raises(StoppedError):
             model.save(tmp_path / "run")
     PLogicNet.resume(tmp_path / "run")
@@ -293,7 +257,7 @@ def test_a_run_of_a_graph_without_valid_is_resumed_with_what_it_held_out(tmp_pat
     graph = KnowledgeGraph.from_names(rows[:100], [], rows[100:], "small")
     trained(tmp_path / "whole", graph=graph)
     with pytest.raises(StoppedError):
-        trained(tmp_path / "run", progress=stop_at("training", 2), graph=graph)
+        trained(tmp_path / "run", hooks=Hooks(stop_at("training", 2)), graph=graph)
     resumed = PLogicNet.resume(tmp_path / "run")
     assert resumed.fitted.graph.held_out == 5
     assert different(tmp_path / "whole", tmp_path / "run") == []

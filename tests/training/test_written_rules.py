@@ -4,7 +4,6 @@ import math
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -141,7 +140,7 @@ def test_a_fixed_weight_shifts_what_the_others_learn() -> None:
     rows += [(f"a{i}", "t", f"b{i}") for i in range(6)]
     graph = KnowledgeGraph.from_names(rows, valid=[("a7", "t", "b7")])
     rules = "=3: r(X, Y) => t(X, Y)\ns(X, Y) => t(X, Y)"
-    model = PLogicNet(config(em__embedding=False, mln__unit_clauses=False)).fit(graph, rules=rules)
+    model = PLogicNet(config(em__neural=False, mln__unit_clauses=False)).fit(graph, rules=rules)
     w = weights_of(model)["s(X, Y) => t(X, Y)"]
     assert weights_of(model)["r(X, Y) => t(X, Y)"] == 3.0
     assert 12 * (0.5 - 1 / (1 + math.exp(-(3 + w)))) == pytest.approx(w, abs=1e-7)  # half are observed, q = 0 on H
@@ -155,14 +154,14 @@ def test_explanations_add_up_exactly(model: PLogicNet) -> None:
         counts = count(train)
         some = sorted(counts, key=lambda fact: (-counts[fact], fact))
         for fact in some[:3] + some[-3:]:
-            why: dict[str, Any] = model.explain(*fact)
-            (entry,) = why["rules"]
-            assert (entry["rule"], entry["weight"], entry["groundings"]) == (rule, weights[rule], counts[fact])
-            assert why["base"] + entry["contribution"] == why["log_odds"]
-            assert entry["contribution"] == counts[fact] * weights[rule]
-            for premises in entry["premises"]:
-                assert set(map(tuple, premises)) <= set(train)
-                assert list(fact) not in premises
+            why = model.explain(*fact)
+            (entry,) = why.rules
+            assert (entry.rule, entry.weight, entry.groundings) == (rule, weights[rule], counts[fact])
+            assert why.base + entry.contribution == why.log_odds
+            assert entry.contribution == counts[fact] * weights[rule]
+            for premises in entry.premises:
+                assert set(premises) <= set(train)
+                assert fact not in premises
 
 
 def test_explain_on_a_loaded_run_does_not_build_the_whole_network(model: PLogicNet, tmp_path: Path) -> None:
@@ -171,10 +170,10 @@ def test_explain_on_a_loaded_run_does_not_build_the_whole_network(model: PLogicN
     train = train_facts(loaded.fitted.graph)
     facts = [min(count(train)) for count in COUNT.values()] + [train[0]]
     got = [loaded.explain(*fact) for fact in facts]
-    assert "groundings" not in loaded.fitted.outcome.rule_model.evidence.network.__dict__
-    assert "matrix" not in loaded.fitted.outcome.rule_model.evidence.__dict__
+    assert "grounded" not in loaded.fitted.outcome.rule_model.evidence.network.__dict__
+    assert "rows" not in loaded.fitted.outcome.rule_model.evidence.__dict__
     assert got == [model.explain(*fact) for fact in facts]
     judged = loaded.judge(loaded.fitted.graph.train[:1])  # which asks the whole network, and says the same
-    assert "groundings" in loaded.fitted.outcome.rule_model.evidence.network.__dict__
-    assert judged[0].probability == got[-1]["probability"]
-    assert judged[0].p_w == got[-1]["p_w"]
+    assert "grounded" in loaded.fitted.outcome.rule_model.evidence.network.__dict__
+    assert judged[0].probability == got[-1].probability
+    assert judged[0].p_w == got[-1].p_w

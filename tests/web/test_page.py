@@ -133,7 +133,7 @@ def test_an_explanation_draws_premises_and_adds_up(page: "Page", address: str) -
     assert set(ends) <= {text.strip() for text in drawing.locator("a > text").all_text_contents()}
     # how many premises are named in the list are arrows in the drawing
     lists = page.locator(".odds").all()
-    assert len(lists) == 2  # what the rules add up to, and how the probability comes of both
+    assert len(lists) == 2  # what the rules add up to, and how the probability is composed
     for odds in lists:
         figures = [float(t.replace("−", "-")) for t in odds.locator(".line > .number").all_inner_texts()]
         assert sum(figures[:-1]) == pytest.approx(figures[-1], abs=0.01 * len(figures))
@@ -373,6 +373,15 @@ def test_means_held_out_facts_similar_entities_and_unknown_ones_are_told(browser
             if shares:
                 break
         assert shares
+        path = {"path": [["man0", "husband", "woman0"], ["woman0", "parent", "a0"]], "share": 0.75}
+        page.route(
+            "**/api/explain?*",
+            lambda route: route.fulfill(json=httpx.get(route.request.url).json() | {"paths": [path]}),
+        )
+        open_view(page, address, "fact", h="man0", r="parent", t="a0")
+        told = page.locator(".card", has_text="Paths from head to tail").locator("li").inner_text()
+        assert told.split() == ["0.75", *("man0", "husband", "woman0"), "and", *("woman0", "parent", "a0")]
+        page.unroute("**/api/explain?*")
         open_view(page, address, "ask", h=h, r=r, top="50")
         assert page.locator(".fact", has_text="held out").count() > 0
         open_view(page, address, "entity", name="stranger")

@@ -182,15 +182,15 @@ def test_what_is_remembered_is_bounded_by_questions_too(
     served_model: PLogicNet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server, "CACHE_BYTES", 200_000)
-    desk, answerer = server.Desk(Limits()), Answerer(served_model)
+    queue, answerer = server.RequestQueue(Limits()), Answerer(served_model)
 
     async def ask() -> None:
         for at in range(100):
             nobody = str(at) + "x" * 8000  # no name is like it, so that the answer is short
-            assert json.loads(await desk.ask(answerer.search, nobody)) == {"names": []}
-            info = await desk.ask(answerer.info)
-            assert await desk.ask(answerer.info) is info  # remembered, since it was asked for lately
-        kept = sum(len(str(key)) + len(body) for key, body in desk.remembered.items())
+            assert json.loads(await queue.ask(answerer.search, nobody)) == {"names": []}
+            info = await queue.ask(answerer.info)
+            assert await queue.ask(answerer.info) is info  # remembered, since it was asked for lately
+        kept = sum(len(str(key)) + len(body) for key, body in queue.cached.items())
         assert 0 < kept <= 200_000
 
     anyio.run(ask)

@@ -25,10 +25,11 @@ from plogicnet.cli.settings import (
     Run,
     Seed,
     Threads,
+    load_run,
     make_config,
     print_json,
 )
-from plogicnet.cli.train import load_run, new_run, refit, resume, train
+from plogicnet.cli.train import refit, resume, train
 from plogicnet.support.errors import many
 from plogicnet.support.memory import limit_memory
 
@@ -78,11 +79,11 @@ def demo(
 
     start = Config(device="cpu")
     settings = make_config(preset or DEMO_PRESET, config, assignments, seed, device, threads, start)
-    if out is None:
-        result = tell(settings, None, quiet=as_json)
-    else:
-        with new_run(out):
-            result = tell(settings, out, quiet=as_json)
+    if out is not None:
+        from plogicnet.runs.lifecycle import require_new
+
+        require_new(out)
+    result = tell(settings, out, quiet=as_json)
     if as_json:
         print_json(result)
 
@@ -141,7 +142,7 @@ def show_rules(
     as_json: Json = False,
 ) -> None:
     """The learned rules, by weight, in the rule syntax."""
-    from plogicnet.runs.directory import read_rules
+    from plogicnet.runs.reading import read_rules
 
     rows = read_rules(run).rows()[:top]
     if as_json:

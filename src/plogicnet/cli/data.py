@@ -1,7 +1,7 @@
-"""The commands about graphs: list, fetch, convert, count and examine them; the last also for runs."""
+"""The commands about graphs: list, download, convert, count and check them; the last also for runs."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,58 +12,50 @@ from plogicnet.cli.settings import (
     Seed,
     SplitShares,
     Threads,
+    load_run,
     make_config,
     open_source,
     print_json,
 )
-from plogicnet.support.errors import InputError
+
+if TYPE_CHECKING:
+    from plogicnet.diagnostics.finding import Checkup
 
 data = typer.Typer(help="Benchmark data sets, and statistics of any graph.", no_args_is_help=True)
-DATA_SET_KEYS = ("entities", "relations", "train", "valid", "test")
 
 
 @data.command("list")
 def data_list(as_json: Json = False) -> None:
-    """The data sets that are known, and where those on this machine lie."""
-    from plogicnet.graph.datasets.registry import DATA_SETS, available, locate
+    """The known data sets, and where those on this machine are."""
+    from plogicnet.graph.datasets.registry import COUNTS, listing
 
-    rows = [
-        {
-            "name": name,
-            **{key: getattr(DATA_SETS[name], key) if name in DATA_SETS else None for key in DATA_SET_KEYS},
-            "here": str(locate(name) or "") or None,
-        }
-        for name in sorted({*DATA_SETS, *available()})
-    ]
+    rows = listing()
     if as_json:
         print_json({"data_sets": rows})
         return
     from plogicnet.cli.show import console, table
 
-    columns = ("name", *DATA_SET_KEYS, "here")
+    columns = ("name", *COUNTS, "here")
     cells = [["–" if row[key] is None else row[key] for key in columns] for row in rows]
     console().print(table("data sets", columns, cells))
-    console().print("`plogicnet data get NAME` fetches one that is not here.", highlight=False)
+    console().print("`plogicnet data get NAME` downloads one that is not here.", highlight=False)
 
 
 @data.command("get")
 def data_get(
     name: Annotated[str, typer.Argument(help="A data set's name, as FB15k-237.")], as_json: Json = False
 ) -> None:
-    """Fetch a benchmark data set, checked by its sha256, and go on where a broken download stopped."""
+    """Download a benchmark data set, checked by its sha256. A broken download starts its file again."""
     from plogicnet.graph.datasets.download import fetch
-    from plogicnet.graph.datasets.registry import DATA_SETS, cache_directory, canonical, locate
-    from plogicnet.support.errors import nearest
+    from plogicnet.graph.datasets.registry import cache_directory, find, locate
     from plogicnet.support.progress import for_stderr
 
-    known = canonical(name)
-    if known is None:
-        raise InputError(f"unknown data set {name!r}.{nearest(name, list(DATA_SETS))} `plogicnet data list` shows all.")
-    place = locate(known) or fetch(DATA_SETS[known], cache_directory(), for_stderr())
+    data_set = find(name)
+    place = locate(data_set.name) or fetch(data_set, cache_directory(), for_stderr())
     if as_json:
-        print_json({"name": known, "path": str(place)})
+        print_json({"name": data_set.name, "path": str(place)})
     else:
-        print(f"{known} is in {place}")
+        print(f"{data_set.name} is in {place}")
 
 
 @data.command("convert")
@@ -116,28 +108,27 @@ def doctor(
     threads: Threads = None,
     as_json: Json = False,
 ) -> None:
-    """What a careful person would check in a graph before training on it, or in a run before believing it."""
-    from plogicnet.diagnostics.graphs import examine
-    from plogicnet.runs.directory import is_run
+    """Check a graph before training on it, or a run before believing its figures."""
+    from plogicnet.runs.directory import State, state_of
 
-    if is_run(Path(target)):
-        checkup = _examined(Path(target), device, threads)
+    if state_of(Path(target)) is not State.ABSENT:
+        checkup = _examined_run(Path(target), device, threads)
     else:
-        checkup = examine(open_source(target, make_config(None, None, None, seed), columns, split)).to_json()
+        from plogicnet.diagnostics.graphs import examine_graph
+
+        checkup = examine_graph(open_source(target, make_config(None, None, None, seed), columns, split))
     if as_json:
-        print_json(checkup)
+        print_json(checkup.to_json())
         return
     from plogicnet.cli.show import checkup_table, console
 
     console().print(checkup_table(checkup))
 
 
-def _examined(run: Path, device: str | None, threads: int | None) -> dict[str, object]:
-    from plogicnet.cli.train import load_run
+def _examined_run(run: Path, device: str | None, threads: int | None) -> "Checkup":
     from plogicnet.diagnostics.runs import examine_run
-    from plogicnet.runs.files import read_vectors
-    from plogicnet.runs.integrity import damage_said
+    from plogicnet.runs.integrity import damage_as_input_error
 
     model = load_run(run, device, threads)
-    with damage_said(run):
-        return examine_run(str(run), model.fitted, model.config, model.metrics, read_vectors(run)).to_json()
+    with damage_as_input_error(run):
+        return examine_run(str(run), model.fitted, model.config, model.metrics)

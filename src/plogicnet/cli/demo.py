@@ -15,8 +15,9 @@ from plogicnet.cli.show import (
     rules_table,
     table,
 )
+from plogicnet.cli.train import trained
 from plogicnet.config import Config
-from plogicnet.graph import TripleSet, demo_family
+from plogicnet.graph import demo_family
 from plogicnet.model import Hooks, PLogicNet
 from plogicnet.support.progress import for_stderr
 
@@ -25,11 +26,7 @@ RULES = 10
 
 
 def tell(settings: Config, out: Path | None, quiet: bool) -> dict[str, object]:
-    """Trains on the demo family and tells the story as tables; gives it back as one JSON object too.
-
-    Example:
-        >>> tell(Config().with_preset("best/family"), out=None, quiet=True)  # doctest: +SKIP
-    """
+    """Trains on the demo family and shows the story as tables; returns it as one JSON object too."""
     started = time.perf_counter()
     screen = console()
     screen.quiet = quiet
@@ -39,16 +36,17 @@ def tell(settings: Config, out: Path | None, quiet: bool) -> dict[str, object]:
         f"A family of {len(graph.entities)} people: {len(graph.train):,} known facts of"
         f" {len(graph.relations)} relations, a few of them wrong; {held_out:,} true facts held out."
     )
-    model = PLogicNet(settings).fit(graph, hooks=Hooks(for_stderr()))
+    hooks = Hooks(for_stderr())
+    model = PLogicNet(settings).fit(graph, hooks=hooks) if out is None else trained(out, settings, graph, hooks=hooks)
     fitted = model.fitted
-    network = fitted.outcome.rule_model.groundings
+    network = fitted.outcome.rule_model.grounded
     rules = model.rules.rows()
     mined = {
         "candidates": fitted.candidates,
         "rules": fitted.outcome.rule_model.rules.counts(),
         "irreflexive": len(fitted.outcome.rule_model.constraints),
         "hidden": len(network.hidden),
-        "groundings": len(network.rule),
+        "groundings": network.size,
     }
     screen.print(mined_text(mined))
     screen.print(history_table(model.history, model.titles, TEST_COMPETES))
@@ -67,7 +65,6 @@ def tell(settings: Config, out: Path | None, quiet: bool) -> dict[str, object]:
         )
     )
     if out is not None:
-        model.save(out)
         screen.print(f"run saved in {out}; try: plogicnet predict {out} --complete --min-probability 0.5", markup=False)
     screen.print(f"done in {time.perf_counter() - started:.0f} s")
     return {
@@ -81,18 +78,12 @@ def tell(settings: Config, out: Path | None, quiet: bool) -> dict[str, object]:
 
 def _missing(model: PLogicNet) -> list[dict[str, Any]]:
     """The most probable missing facts, each with its best reason and whether a held-out fact confirms it."""
-    graph = model.fitted.graph
-    held_out = [TripleSet.of(graph.split(split), len(graph.entities)) for split in ("valid", "test")]
-    rows: list[dict[str, Any]] = []
-    for p in model.complete(min_probability=0.0, top=FACTS):
-        triple = (p.head, p.relation, p.tail)
-        numbers = graph.numbers(*triple)[None, :]
-        rows.append(
-            {
-                "fact": fact(triple),
-                "probability": p.probability,
-                "reason": best_reason(model.explain(*triple)),
-                "confirmed": any(bool(facts.contains(numbers)[0]) for facts in held_out),
-            }
-        )
-    return rows
+    return [
+        {
+            "fact": fact(p.triple),
+            "probability": p.probability,
+            "reason": best_reason(model.explain(*p.triple)),
+            "confirmed": p.held_out is not None,
+        }
+        for p in model.complete(min_probability=0.0, top=FACTS)
+    ]

@@ -5,12 +5,8 @@ from typing import Annotated
 
 import typer
 
-from plogicnet.cli.settings import Device, FactsFile, Json, MemoryLimit, Run, Threads, print_json
-from plogicnet.cli.train import load_run
+from plogicnet.cli.settings import Device, FactsFile, Json, MemoryLimit, Run, Threads, load_run, print_json
 from plogicnet.support.memory import limit_memory
-
-PREMISES = 3
-"""Of so many groundings of a rule are the premises shown to people, unless told."""
 
 
 class Format(StrEnum):
@@ -21,6 +17,10 @@ class Format(StrEnum):
     json = "json"
 
 
+SHOWN = {Format.tree: 3, Format.text: 3, Format.json: 100}
+"""The default number of groundings of a rule whose premises are shown."""
+
+
 def explain(
     run: Run,
     head: Annotated[str, typer.Argument(help="The head's name.")],
@@ -29,7 +29,7 @@ def explain(
     facts: FactsFile = None,
     premises: Annotated[
         int | None,
-        typer.Option("--premises", min=0, help="So many groundings a rule are shown; 3, in JSON 100, unless told."),
+        typer.Option("--premises", min=0, help="Groundings shown of each rule; default 3, in JSON 100."),
     ] = None,
     how: Annotated[Format, typer.Option("--format", help="A tree, plain text, or JSON as --json.")] = Format.tree,
     device: Device = None,
@@ -37,17 +37,18 @@ def explain(
     memory_limit: MemoryLimit = None,
     as_json: Json = False,
 ) -> None:
-    """Why a triple is held probable or not: rules with premises, vectors, and how its probability comes of both."""
+    """Why a triple is probable or not: rules with premises, the neural model, and how both make its probability."""
     limit_memory(memory_limit)
     model = load_run(run, device, threads, facts=facts)
-    if as_json or how is Format.json:
-        print_json(model.explain(head, relation, tail, **({} if premises is None else {"premises": premises})))
+    how = Format.json if as_json else how
+    why = model.explain(head, relation, tail, SHOWN[how] if premises is None else premises)
+    if how is Format.json:
+        print_json(why.to_json())
         return
     from plogicnet.cli.explanation import explained
     from plogicnet.cli.show import console
 
-    reason = model.explain(head, relation, tail, PREMISES if premises is None else premises)
-    outline = explained(reason, model.fitted.graph.labels)
+    outline = explained(why, model.fitted.graph.labels)
     if how is Format.tree:
         console().print(outline.tree())
     else:

@@ -5,16 +5,24 @@ from typing import Annotated
 
 import typer
 
-from plogicnet.cli.settings import Device, Json, MemoryLimit, Run, Threads, print_json, require_folder, require_reading
+from plogicnet.cli.settings import (
+    Device,
+    Json,
+    MemoryLimit,
+    Run,
+    Threads,
+    on_this_machine,
+    print_json,
+    require_folder,
+    require_reading,
+)
 from plogicnet.support.errors import InputError
 from plogicnet.support.memory import limit_memory
 
 
 def report(
     run: Run,
-    out: Annotated[
-        Path | None, typer.Option("--out", help="The HTML file; report.html in the run, unless told.")
-    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="The HTML file; default report.html in the run.")] = None,
     device: Device = None,
     threads: Threads = None,
     memory_limit: MemoryLimit = None,
@@ -29,9 +37,7 @@ def report(
     if out is not None and out.is_dir():
         raise InputError(f"--out {out}: a directory is there; name a file")
     require_reading(run)
-    options = {"device": device, "threads": threads}
-    given = {key: value for key, value in options.items() if value is not None}
-    file = write_report(run, out or run / "report.html", given, for_stderr())
+    file = write_report(run, out or run / "report.html", on_this_machine(device, threads), for_stderr())
     if as_json:
         print_json({"report": str(file)})
     else:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from plogicnet.cli.settings import Device, MemoryLimit, Run, Threads
+from plogicnet.cli.settings import Device, MemoryLimit, Run, Threads, load_run
 from plogicnet.support.errors import InputError
 from plogicnet.support.memory import limit_memory
 
@@ -48,8 +48,6 @@ def serve(
     for name in allow_host or []:
         if not HOST.fullmatch(name):
             raise InputError(f"--allow-host {name}: a host's name alone, as graphs.example")
-
-    from plogicnet.cli.train import load_run
 
     def announce(address: str) -> None:
         print(f"serving {run} at {address}", flush=True)

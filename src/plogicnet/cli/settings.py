@@ -14,6 +14,7 @@ from plogicnet.support.memory import NO_LIMIT, left_bytes, require_bytes
 
 if TYPE_CHECKING:
     from plogicnet.graph import KnowledgeGraph
+    from plogicnet.model import PLogicNet
 
 Graph = Annotated[
     str | None,
@@ -112,6 +113,27 @@ def open_source(graph: str | None, settings: "Config", columns: str, split: str 
     return open_graph(graph, columns, shares, settings.seed, for_stderr())
 
 
+def load_run(
+    run: Path, device: str | None, threads: int | None, edited: bool = False, facts: Path | None = None
+) -> "PLogicNet":
+    """Opens a complete run on the device and threads that a command names, with the facts of a file added."""
+    from plogicnet.model import PLogicNet
+
+    require_reading(run)
+    model = PLogicNet.load(run, on_this_machine(device, threads), edited)
+    return model if facts is None else model.with_facts(facts)
+
+
+def on_this_machine(device: str | None, threads: int | None) -> dict[str, object]:
+    """The settings that may differ from a run's own, as far as they are given.
+
+    Example:
+        >>> on_this_machine("cpu", None)
+        {'device': 'cpu'}
+    """
+    return {key: value for key, value in (("device", device), ("threads", threads)) if value is not None}
+
+
 def require_reading(path: Path | None) -> None:
     """Refuses a graph or a run that a memory limit has no room for, by the sizes of its files.
 
@@ -143,6 +165,15 @@ def print_json(value: object) -> None:
         }
     """
     print(json.dumps(value, ensure_ascii=False, indent=1))
+
+
+def say(text: str) -> None:
+    """A message on stderr.
+
+    Example:
+        >>> say("stopped")
+    """
+    print(f"plogicnet: {text}", file=sys.stderr)
 
 
 def require_folder(out: Path | None) -> None:

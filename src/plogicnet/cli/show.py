@@ -1,16 +1,20 @@
 """Tables and trees for people."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from plogicnet.diagnostics.finding import LEVELS, Checkup
+from plogicnet.evaluation.metrics import Metric, columns
 from plogicnet.support.errors import many
 
 if TYPE_CHECKING:
+    from plogicnet.inference.explanation import Explanation
+    from plogicnet.inference.fitted import Prediction
     from plogicnet.training.state import Iteration
 
 NO_LABELS: Mapping[str, str] = {}
@@ -30,11 +34,7 @@ def console() -> Console:
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Table:
-    """A table with numbers to the right.
-
-    Example:
-        >>> console().print(table("people", ["name"], [["anna"]]))  # doctest: +SKIP
-    """
+    """A table with numbers to the right."""
     result = Table(title=escape(title), title_justify="left", title_style="bold", header_style="")
     for at, column in enumerate(columns):
         numeric = bool(rows) and all(isinstance(row[at], int | float) or row[at] in ("", "–") for row in rows)
@@ -45,20 +45,13 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) 
 
 
 def metrics_table(title: str, result: Mapping[str, Any], titles: Mapping[str, str], note: str = "") -> Table:
-    """The figures of a run of a system side by side, with a note below.
+    """The figures of each ranking of a run, with a note below.
 
     Example:
-        >>> figures = dict.fromkeys(("mr", "mrr", "hits_at_1", "hits_at_3", "hits_at_10"), 1.0)
-        >>> metrics_table("test", {"plogicnet": figures}, {"plogicnet": "pLogicNet"}).row_count
+        >>> metrics_table("test", {"plogicnet": {"mrr": 1.0}}, {"plogicnet": "pLogicNet"}).row_count
         1
     """
-    keys = ("mrr", "hits_at_1", "hits_at_3", "hits_at_10")
-    rows = [
-        [named, *(f"{result[key][k]:.3f}" for k in keys), f"{result[key]['mr']:.1f}"]
-        for key, named in titles.items()
-        if key in result
-    ]
-    return _noted(table(title, ["system", "MRR", "Hits@1", "Hits@3", "Hits@10", "MR"], rows), note)
+    return _noted(_figures(title, result, titles, lambda metric, value: metric.show(value)), note)
 
 
 def seeds_table(title: str, figures: Mapping[str, Any], titles: Mapping[str, str]) -> Table:
@@ -68,13 +61,17 @@ def seeds_table(title: str, figures: Mapping[str, Any], titles: Mapping[str, str
         >>> seeds_table("test", {}, {}).row_count
         0
     """
-    keys = ("mrr", "hits_at_1", "hits_at_3", "hits_at_10")
-    rows = [
-        [named, *(f"{figures[key][k]['mean']:.3f} ± {figures[key][k]['sd']:.3f}" for k in keys)]
-        for key, named in titles.items()
-        if key in figures
-    ]
-    return table(title, ["system", "MRR", "Hits@1", "Hits@3", "Hits@10"], rows)
+    return _figures(title, figures, titles, lambda m, value: f"{m.show(value['mean'])} ± {m.show(value['sd'])}")
+
+
+def _figures(
+    title: str, result: Mapping[str, Any], titles: Mapping[str, str], show: Callable[[Metric, Any], str]
+) -> Table:
+    """One row a ranking, one column a metric that the figures have."""
+    there = [key for key in titles if key in result]
+    shown = [metric for metric in columns() if all(metric.key in result[key] for key in there)]
+    rows = [[titles[key], *(show(metric, result[key][metric.key]) for metric in shown)] for key in there]
+    return table(title, ["system", *(metric.title for metric in shown)], rows)
 
 
 def history_table(history: "Sequence[Iteration]", titles: Mapping[str, str], note: str = "") -> Table:
@@ -146,9 +143,9 @@ def _weight(row: Mapping[str, Any]) -> str:
 
 
 def predictions_table(
-    title: str, rows: Sequence[Mapping[str, Any]], labels: Mapping[str, str] = NO_LABELS, left_out: int = 0
+    title: str, found: "Sequence[Prediction]", labels: Mapping[str, str] = NO_LABELS, left_out: int = 0
 ) -> Table:
-    """Judged triples, under their labels where they have some; with how many were left out, being known.
+    """Judged triples, under their labels where they have some; `left_out` known ones are counted below.
 
     Example:
         >>> predictions_table("answers", []).row_count
@@ -156,36 +153,36 @@ def predictions_table(
     """
     cells = [
         [
-            f"{row['probability']:.3f}",
-            *(labels.get(row[part], row[part]) for part in ("head", "relation", "tail")),
-            "no vector" if row["q"] is None else f"{row['q']:.3f}",
-            f"{row['p_w']:.3f}",
-            ("known" if row["known"] else "by rules" if row["in_hidden"] else "–" if row["q"] is None else "by vectors")
-            + (", held out" if row.get("held_out") else ""),
+            f"{p.probability:.3f}",
+            *(labels.get(name, name) for name in p.triple),
+            "–" if p.q is None else f"{p.q:.3f}",
+            f"{p.p_w:.3f}",
+            _reached(p) + (", held out" if p.held_out else ""),
         ]
-        for row in rows
+        for p in found
     ]
-    alone = sum(row["q"] is None for row in rows)
-    result = table(title, ["probability", "head", "relation", "tail", "vectors (q)", "rules (p_w)", "reached"], cells)
-    held_out = sum(bool(row.get("held_out")) for row in rows)
-    notes = [f"{alone:,} of {len(rows):,} judged by rules alone: no vector"] if alone else []
+    result = table(title, ["probability", "head", "relation", "tail", "neural (q)", "rules (p_w)", "reached"], cells)
+    alone, held_out = sum(p.q is None for p in found), sum(p.held_out is not None for p in found)
+    notes = [f"{alone:,} of {len(found):,} judged by rules alone: no score by a neural model"] if alone else []
     notes += [f"{left_out:,} more known already (--include-known shows them)"] if left_out else []
     notes += [f"{held_out:,} held out: facts of valid or test, which training did not see"] if held_out else []
     return _noted(result, "; ".join(notes))
 
 
-def checkup_table(checkup: Mapping[str, Any]) -> Table:
-    """A doctor's findings, warnings first.
+def _reached(p: "Prediction") -> str:
+    return "known" if p.known else "by rules" if p.in_hidden else "–" if p.q is None else "by neural model"
+
+
+def checkup_table(checkup: Checkup) -> Table:
+    """The findings about a graph or a run, warnings first.
 
     Example:
-        >>> checkup_table({"graph": "family", "level": "ok", "findings": []}).row_count
+        >>> checkup_table(Checkup("family", "graph", ())).row_count
         0
     """
-    order = ("warning", "note", "ok")
-    findings = sorted(checkup["findings"], key=lambda finding: order.index(finding["level"]))
-    rows = [[f["level"], "\n".join([f["message"], *(f"  {example}" for example in f["examples"])])] for f in findings]
-    name = checkup.get("run") or checkup["graph"]
-    return table(f"{name}: {checkup['level']}", ["level", "finding"], rows)
+    findings = sorted(checkup.findings, key=lambda finding: -LEVELS.index(finding.level))
+    rows = [[f.level, "\n".join([f.message, *(f"  {example}" for example in f.examples)])] for f in findings]
+    return table(f"{checkup.name}: {checkup.level}", ["level", "finding"], rows)
 
 
 def mined_text(counts: Mapping[str, Any]) -> str:
@@ -214,21 +211,26 @@ def fact(triple: Sequence[str], labels: Mapping[str, str] = NO_LABELS) -> str:
     return f"{relation}({head}, {tail})"
 
 
-def best_reason(reason: Mapping[str, Any]) -> str:
-    """The strongest reason in one line of words.
+def facts(triples: Sequence[Sequence[str]], labels: Mapping[str, str] = NO_LABELS) -> str:
+    """Several triples in words.
 
     Example:
-        >>> best_reason({"rules": [], "neighbours": []})
-        'the vectors alone'
+        >>> facts([["anna", "mother", "ben"], ["ben", "brother", "carl"]])
+        'mother(anna, ben) and brother(ben, carl)'
     """
-    for entry in reason["rules"]:
-        if entry["contribution"] > 0 and entry["premises"]:
-            premises = " and ".join(fact(p) for p in entry["premises"][0])
-            others = sum(other["contribution"] > 0 for other in reason["rules"]) - 1
-            return f"{premises}, since {entry['rule']}" + (f" (+{many(others, 'more rule')})" if others else "")
-    if reason["neighbours"]:
-        return f"the vectors alone: like {fact(reason['neighbours'][0]['fact'])}"
-    return "the vectors alone"
+    return " and ".join(fact(triple, labels) for triple in triples)
+
+
+def best_reason(why: "Explanation") -> str:
+    """The strongest reason in one line of words."""
+    reasons = [entry for entry in why.rules if entry.contribution > 0]
+    entry = next((entry for entry in reasons if entry.premises), None)
+    if entry is not None:
+        others = f" (+{many(len(reasons) - 1, 'more rule')})" if len(reasons) > 1 else ""
+        return f"{facts(entry.premises[0])}, since {entry.rule}{others}"
+    if why.paths:
+        return f"the neural model alone: {facts(why.paths[0].path)}"
+    return "the neural model alone" + (f": like {fact(why.neighbours[0].fact)}" if why.neighbours else "")
 
 
 def _text(cell: object) -> str:

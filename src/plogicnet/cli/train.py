@@ -1,11 +1,7 @@
-"""The commands that train: train, resume, refit; and how a run directory is opened for writing."""
+"""The commands that train: train, resume, refit."""
 
-import logging
-import signal
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import replace
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -27,10 +23,13 @@ from plogicnet.cli.settings import (
     SplitShares,
     Threads,
     duration,
+    load_run,
     make_config,
+    on_this_machine,
     open_source,
     print_json,
     require_reading,
+    say,
 )
 from plogicnet.support.errors import InputError, many
 from plogicnet.support.memory import limit_memory
@@ -65,36 +64,24 @@ def train(
     """Train rules and vectors together on a graph, into a run directory."""
     limit_memory(memory_limit)
     from plogicnet.model import PLogicNet
+    from plogicnet.runs.lifecycle import require_compatible, require_new
 
     settings = make_config(preset or (None if graph else DEMO_PRESET), config, assignments, seed, device, threads)
     runs = {s: out / f"seed-{s}" for s in parse_seeds(seeds)} if seeds is not None else {settings.seed: out}
     each = {s: settings.with_values({"seed": s}) for s in runs}
     for number, folder in runs.items():
-        if seeds is None or not (folder / "run.json").exists():
-            _refuse_existing(folder)
+        if seeds is None:
+            require_new(folder)
         else:
-            require_same(folder, each[number])
+            require_compatible(folder, each[number])
     opened = open_source(graph, settings, columns, split)
-    PLogicNet(settings).statements(rules, opened)  # a mistake is said before anything is made
+    PLogicNet(settings).statements(rules, opened)  # raises before anything is made
     print(cost(opened, settings), file=sys.stderr)
     models = {number: trained(folder, each[number], opened, rules) for number, folder in runs.items()}
     if len(models) > 1 or seeds is not None:
         _show_seeds(models, out, as_json)
     else:
         _show_trained(models[settings.seed], out, as_json)
-
-
-def require_same(folder: Path, settings: "Config") -> None:
-    """An error where a directory's run has other settings; the device and the threads may differ.
-
-    Example:
-        >>> require_same(Path("runs/family"), config)  # doctest: +SKIP
-    """
-    from plogicnet.config import Config
-
-    own = Config().with_file(folder / "config.yaml")
-    if replace(own, device="auto", threads=0) != replace(settings, device="auto", threads=0):
-        raise InputError(f"{folder}: a run with other settings is there; name another directory or remove it")
 
 
 def trained(
@@ -105,25 +92,21 @@ def trained(
     hooks: "Hooks | None" = None,
     again: str | None = None,
 ) -> "PLogicNet":
-    """The run of a directory: opened if it is complete, gone on with if it was begun, trained else.
+    """The model of a run directory, trained or resumed if needed; a training that is stopped prints how to resume it.
 
-    A training that is stopped says what goes on with it, `again`; `plogicnet resume` unless told.
-
-    Example:
-        >>> trained(Path("runs/family"), config, graph)  # doctest: +SKIP
+    Args:
+        folder: the run directory.
+        settings: its settings.
+        graph: what to learn from.
+        rules: a file of rules.
+        hooks: what is called on the way; by default, it shows progress on stderr.
+        again: what resumes the training; by default `plogicnet resume`.
     """
     from plogicnet.model import PLogicNet
-    from plogicnet.runs.directory import is_complete
+    from plogicnet.runs.lifecycle import interruptible
 
-    if is_complete(folder):
-        return PLogicNet.load(folder)
-    hooks = hooks or terminal_hooks()
-    if (folder / "run.json").exists():
-        with _open_run(folder), _resumable(folder, again):
-            where = {"device": settings.device, "threads": settings.threads}
-            return PLogicNet.resume(folder, where, hooks)
-    with new_run(folder), _resumable(folder, again):
-        return PLogicNet(settings).fit(graph, rules, folder, hooks)
+    with interruptible(folder, say, again):
+        return PLogicNet.load_or_train(folder, settings, graph, rules, hooks or terminal_hooks())
 
 
 def resume(
@@ -136,34 +119,21 @@ def resume(
     memory_limit: MemoryLimit = None,
     as_json: Json = False,
 ) -> None:
-    """Go on with a training that was stopped; or with a complete one, for more EM iterations."""
+    """Continue a training that was stopped; or a complete one, for more EM iterations."""
     limit_memory(memory_limit)
+    from plogicnet.config import parse_assignments
     from plogicnet.model import PLogicNet
-    from plogicnet.runs.directory import is_complete, read_config, require_begun, tidy
-    from plogicnet.support.files import locked
-    from plogicnet.systems.system import system_of
+    from plogicnet.runs.lifecycle import interruptible
 
     for text in assignments or []:
         if not text.startswith(("em.iterations=", "em.patience=")):
             raise InputError(
-                f"--set {text}: a run goes on with its own settings; only em.iterations and em.patience may change"
+                f"--set {text}: a run keeps its own settings; only em.iterations and em.patience may change"
             )
-    require_begun(run)
     require_reading(run)
-    own = read_config(run)
-    asked = own.with_assignments(assignments or [])
-    if is_complete(run) and asked.em.iterations <= own.em.iterations:
-        with suppress(OSError), locked(run):  # a disk may be read-only
-            tidy(run)
-        more = f"`plogicnet resume {run} --set em.iterations={own.em.iterations + 1}` gives it one more EM iteration"
-        if not system_of(own).rules_predict or not (own.em.rules and own.em.neural):
-            more = "it is trained once, without EM"
-        raise InputError(f"{run} is complete; there is nothing to go on with ({more})")
-    options = {"device": device, "threads": threads, "em.iterations": asked.em.iterations}
-    options["em.patience"] = asked.em.patience
-    given = {key: value for key, value in options.items() if value is not None}
-    with _open_run(run), _resumable(run):
-        model = PLogicNet.resume(run, given, terminal_hooks())
+    settings = on_this_machine(device, threads) | parse_assignments(assignments or [])
+    with interruptible(run, say):
+        model = PLogicNet.resume(run, settings, terminal_hooks())
     _show_trained(model, run, as_json)
 
 
@@ -182,10 +152,12 @@ def refit(
     The run is changed in place; to keep it as it was, copy its directory first.
     """
     limit_memory(memory_limit)
+    from plogicnet.runs.files import RULES
+    from plogicnet.runs.lifecycle import interruptible
 
     model = load_run(run, device, threads, edited=True)
-    with _open_run(run), _resumable(run):
-        model.refit(rules or run / "rules.tsv", run, terminal_hooks())
+    with interruptible(run, say):
+        model.refit(rules or run / RULES, run, terminal_hooks())
     _show_trained(model, run, as_json)
 
 
@@ -245,13 +217,15 @@ def _show_trained(model: "PLogicNet", out: Path, as_json: bool) -> None:
 def _show_seeds(models: Mapping[int, "PLogicNet"], out: Path, as_json: bool) -> None:
     """Mean and standard deviation over seeds."""
     from plogicnet.cli.show import console, seeds_table
-    from plogicnet.evaluation import over_seeds
+    from plogicnet.evaluation.figures import SplitFigures
+    from plogicnet.evaluation.seeds import over_seeds
 
     split = next((s for s in ("test", "valid") if all(s in model.metrics for model in models.values())), None)
     if split is None:
         print(f"runs saved in {out}/seed-*; the graph has no triples to evaluate on")
         return
-    figures = over_seeds([model.metrics[split] for model in models.values()])  # type: ignore[misc]
+    each: list[Any] = [model.metrics[split] for model in models.values()]
+    figures = over_seeds([SplitFigures.of_json(metrics) for metrics in each])
     if as_json:
         print_json({"runs": {str(s): str(out / f"seed-{s}") for s in models}, split: figures})
         return
@@ -260,104 +234,8 @@ def _show_seeds(models: Mapping[int, "PLogicNet"], out: Path, as_json: bool) -> 
     print(f"runs saved in {out}/seed-*")
 
 
-def load_run(
-    run: Path, device: str | None, threads: int | None, edited: bool = False, facts: Path | None = None
-) -> "PLogicNet":
-    """Opens a complete run on the device and threads that a command names, with the facts of a file added.
-
-    Example:
-        >>> load_run(Path("runs/family"), None, None)  # doctest: +SKIP
-    """
-    from plogicnet.model import PLogicNet
-
-    require_reading(run)
-    options = {"device": device, "threads": threads}
-    model = PLogicNet.load(run, {key: value for key, value in options.items() if value is not None}, edited)
-    return model if facts is None else model.with_facts(facts)
-
-
-@contextmanager
-def new_run(out: Path) -> Iterator[None]:
-    """Makes a run directory, with a log in it, that no other process writes to meanwhile.
-
-    Example:
-        >>> with new_run(Path("runs/family")):  # doctest: +SKIP
-        ...     ...
-    """
-    _refuse_existing(out)
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"--out {out}: cannot be made: {error.strerror}") from None
-    with _open_run(out, log_mode="w"):
-        yield
-
-
-@contextmanager
-def _open_run(out: Path, log_mode: str = "a") -> Iterator[None]:
-    """Keeps other writers out of a run directory and its log open meanwhile."""
-    from plogicnet.runs.directory import require_inside
-    from plogicnet.support.files import locked
-
-    require_inside(out)  # before the lock and the log are written
-    with locked(out):
-        handler = logging.FileHandler(out / "log.txt", mode=log_mode, encoding="utf-8")
-        handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
-        logging.getLogger("plogicnet").addHandler(handler)
-        try:
-            yield
-        finally:
-            logging.getLogger("plogicnet").removeHandler(handler)
-            with suppress(OSError):  # of a full disk; the log is nobody's result
-                handler.close()
-
-
-@contextmanager
-def _resumable(run: Path, again: str | None = None) -> Iterator[None]:
-    """Ctrl-C and SIGTERM end the step in hand, save, and say how to go on; so does what the system refuses."""
-    again = again or f"`plogicnet resume {run}`"
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    except KeyboardInterrupt:
-        if _is_unfinished(run):
-            print(f"plogicnet: stopped; {again} goes on from here", file=sys.stderr)
-        raise
-    except OSError:
-        if _is_unfinished(run):
-            print(f"plogicnet: what was saved is kept; {again} goes on from it", file=sys.stderr)
-        raise
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-def _is_unfinished(run: Path) -> bool:
-    return (run / "run.json").is_file() and not (run / "metrics.json").is_file()
-
-
-def _refuse_existing(out: Path) -> None:
-    from plogicnet.runs.directory import require_own
-    from plogicnet.support.files import locked
-
-    if out.is_file():
-        raise InputError(f"--out {out}: a file is there; name a new directory")
-    if (out / "metrics.json").exists():
-        raise InputError(f"--out {out}: a finished run is there; name another directory or remove it")
-    require_own(out)
-    if (out / "run.json").exists():
-        with locked(out):  # else another process is at it: nothing to be removed
-            pass
-        raise InputError(
-            f"--out {out}: an unfinished run is there; `plogicnet resume {out}` goes on with it, or remove it"
-        )
-
-
 def cost(graph: "KnowledgeGraph", settings: "Config") -> str:
-    """What a training will take, said before it begins; the time by a few steps of trial.
-
-    Example:
-        >>> cost(graph, config)  # doctest: +SKIP
-    """
+    """What a training takes, in words; the time is measured by a few steps."""
     lines = [
         f"{graph.name}: {many(len(graph.train), 'training triple')}, {many(len(graph.entities), 'entity', 'entities')},"
         f" {many(len(graph.relations), 'relation')}"

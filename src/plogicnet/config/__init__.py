@@ -6,7 +6,18 @@ blocks of it (`registries`). YAML, `--set a.b=value` and `plogicnet config` all 
 
 from plogicnet.config.fields import setting
 from plogicnet.config.registries import ENGINES, MODELS, SYSTEMS
-from plogicnet.config.sections import EM, MLN, Evaluation, Gradient, Grounding, Neural, Pattern, Rules, Systems
+from plogicnet.config.sections import (
+    EM,
+    MLN,
+    Evaluation,
+    Gradient,
+    Grounding,
+    MinPrecision,
+    Neural,
+    Pattern,
+    Rules,
+    Systems,
+)
 from plogicnet.config.settings import Config
 from plogicnet.config.text import parse_assignments, preset_names
 
@@ -20,6 +31,7 @@ __all__ = [
     "Evaluation",
     "Gradient",
     "Grounding",
+    "MinPrecision",
     "Neural",
     "Pattern",
     "Rules",

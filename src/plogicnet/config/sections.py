@@ -1,27 +1,32 @@
 """The sections of the settings: every setting with its default, its meaning and its range."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass, field, make_dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
 from plogicnet.config.fields import setting
 from plogicnet.config.registries import ENGINES, MODELS, SYSTEMS
+from plogicnet.config.shapes import CHAIN_SHAPES
 
-Pattern = Literal["composition", "inverse", "symmetric", "subrelation"]
+if TYPE_CHECKING:
+    Pattern = str
+else:
+    Pattern = Literal[tuple(shape.name for shape in CHAIN_SHAPES)]
 Auto = Literal["auto"]
 Blocks = Mapping[str, Any]
 """The blocks of an open section, by name; each is checked by the dataclass of its owner."""
 
 
-@dataclass(frozen=True)
-class MinPrecision:
-    """The precision from which on a rule of each pattern is kept."""
-
-    composition: float = setting(0.6, "two steps forwards", low=0, high=1)
-    inverse: float = setting(0.1, "one step backwards, another relation", low=0, high=1)
-    symmetric: float = setting(0.1, "one step backwards, the same relation", low=0, high=1)
-    subrelation: float = setting(0.6, "one step forwards, another relation", low=0, high=1)
-    irreflexive: float = setting(0.99, "1 - self-loops of r / triples of r", low=0, high=1)
+_THRESHOLDS = [(shape.name, shape.min_precision, shape.meaning) for shape in CHAIN_SHAPES]
+MinPrecision: Any = make_dataclass(
+    "MinPrecision",
+    [
+        (name, float, setting(default, meaning, low=0, high=1))
+        for name, default, meaning in (*_THRESHOLDS, ("irreflexive", 0.99, "1 - self-loops of r / triples of r"))
+    ],
+    frozen=True,
+    namespace={"__module__": __name__, "__doc__": "The precision from which on a rule of each pattern is kept."},
+)
 
 
 @dataclass(frozen=True)
@@ -29,12 +34,8 @@ class Rules:
     """Where rules come from and which are kept."""
 
     mine: bool = setting(True, "mine rules from the training triples")
-    patterns: tuple[Pattern, ...] = setting(
-        ("composition", "inverse", "symmetric", "subrelation"), "the patterns that are mined"
-    )
-    min_precision: MinPrecision = field(
-        default_factory=MinPrecision, metadata={"meaning": "kept at or above (Sec. 5.1)"}
-    )
+    patterns: tuple[Pattern, ...] = setting(tuple(shape.name for shape in CHAIN_SHAPES), "the patterns that are mined")
+    min_precision: Any = field(default_factory=MinPrecision, metadata={"meaning": "kept at or above (Sec. 5.1)"})
     min_support: int = setting(1, "kept at or above this number of concluded triples", low=1)
     counting: Literal["distinct", "paths"] = setting(
         "distinct", "distinct: triples, as in the paper; paths: every grounding, as in the authors' program"
@@ -46,7 +47,7 @@ class Rules:
 class Grounding:
     """How rules are grounded."""
 
-    engine: str = setting("auto", "auto: native for chains, sql for other rules", names=ENGINES)
+    engine: str = setting("auto", "auto: rule by rule, the first engine that can ground it", names=ENGINES)
     memory_mb: int = setting(0, "memory for groundings; 0: half of what is free", low=0)
 
 

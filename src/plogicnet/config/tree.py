@@ -93,8 +93,9 @@ def yaml_lines(node: Any, depth: int, comments: bool) -> Iterator[str]:
     for key, value, about in children(node):
         note = about["meaning"] if comments else ""
         if is_dataclass(value):
-            yield _line("  " * depth + f"{key}:", note)
-            yield from yaml_lines(value, depth + 1, comments)
+            inner = list(yaml_lines(value, depth + 1, comments))
+            yield _line("  " * depth + (f"{key}:" if inner else f"{key}: {{}}"), note)
+            yield from inner
             continue
         if comments:
             choices = _choices(hints.get(key, hints.get(f"{key}_")), about)

@@ -1,105 +1,29 @@
 """What a careful person checks in a graph before training, and what it means for the figures."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from itertools import combinations
-from typing import Literal
 from unicodedata import is_normalized, normalize
 
 import numpy as np
 from scipy import sparse
 
-from plogicnet.graph.knowledge_graph import SPLITS, KnowledgeGraph
-from plogicnet.graph.triples import HEAD, RELATION, TAIL, BoolArray, FloatArray, IntArray, TripleSet
-from plogicnet.graph.vocabulary import Vocabulary
+from plogicnet.diagnostics.finding import EXAMPLES, MANY, SOME, Checkup, Finding, Scale, part_of
+from plogicnet.graph import HEAD, RELATION, SPLITS, TAIL, KnowledgeGraph, TripleSet, Vocabulary
+from plogicnet.graph.triples import BoolArray, FloatArray, IntArray
 from plogicnet.support.errors import many
 
-Level = Literal["ok", "note", "warning"]
-LEVELS: tuple[Level, ...] = ("ok", "note", "warning")
-SOME, MANY, NEVER = 0.01, 0.1, float("inf")
-"""The shares from which a finding is worth a word, and from which it changes what the figures mean."""
 AGREEMENT, LEAST_TRIPLES = 0.9, 3
 """Two relations are duplicates from this Jaccard on; below three triples they may agree by chance."""
-EXAMPLES = 5
+LEAKAGES = ("inverse leakage", "symmetric leakage")
 
 
-@dataclass(frozen=True)
-class Finding:
-    """One check: what was counted, how bad it is, and in words what it means for the figures.
-
-    Attributes:
-        check: the name of the check.
-        level: "ok", "note" (worth knowing) or "warning" (the figures do not mean what they seem to).
-        count: how many were found: triples, relations, entities, names, lines, or pairs of relations that agree.
-        share: which part of all that is; for pairs of relations, of all triples. None where nothing could be measured.
-        message: what was seen, and what it means.
-        examples: up to five, by name.
-
-    Example:
-        >>> finding = Finding("self-loops", "note", 1, 0.5, "self-loops: 1 of the 2 triples", ("knows (1)",))
-        >>> finding.check, finding.level
-        ('self-loops', 'note')
-    """
-
-    check: str
-    level: Level
-    count: int
-    share: float | None
-    message: str
-    examples: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Checkup:
-    """All findings about one graph.
-
-    Example:
-        >>> checkup = Checkup("tiny", (Finding("self-loops", "ok", 0, 0.0, "self-loops: none"),))
-        >>> checkup.level, checkup.to_json()["inverse_leakage"]
-        ('ok', None)
-    """
-
-    graph: str
-    findings: tuple[Finding, ...]
-
-    @property
-    def level(self) -> Level:
-        """The worst level of any finding."""
-        return worst(self.findings)
-
-    def to_json(self) -> dict[str, object]:
-        """Everything as `plogicnet doctor --json` prints it, with the two leakages at the top.
-
-        Example:
-            >>> Checkup("tiny", ()).to_json()["level"]
-            'ok'
-        """
-        shares = {finding.check: finding.share for finding in self.findings}
-        return {
-            "graph": self.graph,
-            "level": self.level,
-            "findings": [asdict(finding) | {"examples": list(finding.examples)} for finding in self.findings],
-            "inverse_leakage": shares.get("inverse leakage"),
-            "symmetric_leakage": shares.get("symmetric leakage"),
-        }
-
-
-def worst(findings: Sequence[Finding]) -> Level:
-    """The worst level of any finding.
-
-    Example:
-        >>> worst([])
-        'ok'
-    """
-    return max((finding.level for finding in findings), key=LEVELS.index, default="ok")
-
-
-def examine(graph: KnowledgeGraph) -> Checkup:
+def examine_graph(graph: KnowledgeGraph) -> Checkup:
     """Every check of a graph; one about a split that the graph does not have is left out.
 
     Example:
         >>> rows = [("anna", "wife", "ben"), ("cleo", "wife", "dan"), ("dan", "husband", "cleo")]
-        >>> checkup = examine(KnowledgeGraph.from_names(rows, test=[("ben", "husband", "anna")]))
+        >>> checkup = examine_graph(KnowledgeGraph.from_names(rows, test=[("ben", "husband", "anna")]))
         >>> checkup.level, checkup.to_json()["inverse_leakage"]
         ('warning', 1.0)
         >>> [finding.examples for finding in checkup.findings if finding.check == "inverse leakage"]
@@ -118,28 +42,8 @@ def examine(graph: KnowledgeGraph) -> Checkup:
         _look_alikes(graph),
         _double_lines(graph),
     )
-    return Checkup(graph.name, findings)
-
-
-def _finding(
-    check: str,
-    count: int,
-    total: int,
-    what: str,
-    *,
-    none: str,
-    means: str,
-    few: str = "",
-    note: float = 0.0,
-    warning: float = NEVER,
-    examples: Sequence[str] = (),
-) -> Finding:
-    """A finding about a part of a total: its level and its meaning go by the share; none at all is always fine."""
-    share = count / total
-    level: Level = "ok" if not count else "warning" if share >= warning else "note" if share >= note else "ok"
-    part = "none" if not count else f"{count:,}" if share < 0.001 else f"{100 * share:.1f} %"
-    meaning = none if not count else few if level == "ok" else means
-    return Finding(check, level, count, share, f"{check}: {part} of the {total:,} {what}; {meaning}", tuple(examples))
+    leakage = {f.check.replace(" ", "_"): f.share for f in findings if f.check in LEAKAGES}
+    return Checkup(graph.name, "graph", findings, leakage)
 
 
 def shared(graph: KnowledgeGraph) -> Iterator[Finding]:
@@ -155,65 +59,65 @@ def shared(graph: KnowledgeGraph) -> Iterator[Finding]:
             continue
         asked = graph.split(other)
         both = asked[TripleSet.of(graph.split(one), len(graph.entities)).contains(asked)]
-        tuned = one == "valid"
-        yield _finding(
+        known = "settings are tuned on them" if one == "valid" else "they are known from training"
+        yield part_of(
             f"shared {one}/{other}",
             len(both),
             len(asked),
             f"{other} triples are in {one} as well",
-            none="the splits are apart, as they should be",
-            means=f"{'settings are tuned on them' if tuned else 'they are known from training'}, "
-            f"so the figures on {other} are too good; take them out of {one}",
-            warning=0.0,
-            examples=[_text(graph, triple) for triple in both[:EXAMPLES]],
+            Scale(
+                none="the splits are apart, as they should be",
+                means=f"{known}, so the figures on {other} are too good; take them out of {one}",
+                warning=0.0,
+            ),
+            [_text(graph, triple) for triple in both[:EXAMPLES]],
         )
 
 
 def _leakage(graph: KnowledgeGraph) -> Iterator[Finding]:
     """Held-out triples that stand reversed in train, under another relation or under their own."""
-    inverse, symmetric = "inverse leakage", "symmetric leakage"
+    inverse, symmetric = LEAKAGES
     split = next((s for s in ("test", "valid") if len(graph.split(s))), None)
     if split is None:
         absent = "the graph has neither a test nor a valid split, so there is nothing to measure it on"
         advice = "figures on a split that is made later may be helped by it"
-        for check in (inverse, symmetric):
+        for check in LEAKAGES:
             yield Finding(check, "note", 0, None, f"{check}: {absent}; {advice}")
         return
     asked = graph.split(split)
     other, same, linked = _reversed(graph.observed, asked)
-    few = "that is the most that the figures owe to it"
-    means = (
-        "a model that only learns inverses scores high on them, so figures on this graph say little about reasoning; "
-        "compare with a graph without it"
-        if other.mean() >= MANY
-        else "a model that only learns inverses finds them, so that part of the figures shows inverses and no more"
-    )
-    # In a dense graph a reverse is no sign of an inverse relation: in Nations nearly every pair is linked somehow.
-    if linked >= MANY:
-        means += f" (but {100 * linked:.0f} % of all pairs of entities are linked in train, so some of it is density)"
-    yield _finding(
+    none, few = "the figures owe nothing to it", "that is the most that the figures owe to it"
+    yield part_of(
         inverse,
         int(other.sum()),
         len(asked),
         f"{split} triples stand reversed in train under another relation",
-        none="the figures owe nothing to it",
-        few=few,
-        means=means,
-        note=SOME,
-        warning=MANY,
-        examples=[_with_reverse(graph, triple) for triple in asked[other][:EXAMPLES]],
+        Scale(none, _meaning_of_inverses(float(other.mean()), linked), few, note=SOME, warning=MANY),
+        [_with_reverse(graph, triple) for triple in asked[other][:EXAMPLES]],
     )
-    yield _finding(
+    means = "rules of the symmetric pattern find them, so that part of the figures shows symmetry and no more"
+    yield part_of(
         symmetric,
         int(same.sum()),
         len(asked),
         f"{split} triples stand reversed in train under their own relation",
-        none="the figures owe nothing to it",
-        few=few,
-        means="rules of the symmetric pattern find them, so that part of the figures shows symmetry and no more",
-        note=MANY,
-        examples=[_text(graph, triple) for triple in asked[same][:EXAMPLES]],
+        Scale(none, means, few, note=MANY),
+        [_text(graph, triple) for triple in asked[same][:EXAMPLES]],
     )
+
+
+def _meaning_of_inverses(share: float, linked: float) -> str:
+    """What inverse leakage means, where a share of the pairs of entities is linked in train."""
+    means = "a model that only learns inverses finds them, so that part of the figures shows inverses and no more"
+    if share >= MANY:
+        means = (
+            "a model that only learns inverses scores high on them, so figures on this graph say little about"
+            " reasoning; compare with a graph without it"
+        )
+    # In a dense graph a reverse is no sign of an inverse relation: in Nations nearly every pair is linked somehow.
+    if linked >= MANY:
+        means += f" (but {100 * linked:.0f} % of all pairs of entities are linked in train, so some of it is density)"
+    return means
 
 
 def _reversed(train: TripleSet, asked: IntArray) -> tuple[BoolArray, BoolArray, float]:
@@ -232,16 +136,18 @@ def _agreeing(graph: KnowledgeGraph, everything: TripleSet, reverse: bool) -> Fi
     names = graph.relations.names
     says = "each is the other's reverse" if reverse else "both say the same"
     concerned = np.isin(everything.triples[:, RELATION], pairs)
-    finding = _finding(
+    finding = part_of(
         "reverse relations" if reverse else "duplicate relations",
         int(concerned.sum()),
         len(everything),
         f"triples have a relation that agrees with another{' the other way round' if reverse else ''}",
-        none="no relation stands in for another",
-        means=f"in {many(len(pairs), 'pair')} of relations {says}, so a held-out triple of one is often given away by "
-        "the other; keep one of each pair if the figures are to show more than that",
-        warning=MANY,
-        examples=[
+        Scale(
+            none="no relation stands in for another",
+            means=f"in {many(len(pairs), 'pair')} of relations {says}, so a held-out triple of one is often given away"
+            " by the other; keep one of each pair if the figures are to show more than that",
+            warning=MANY,
+        ),
+        [
             f"{names[one]} and {names[other]} ({100 * share:.0f} %)"
             for (one, other), share in zip(pairs[:EXAMPLES].tolist(), agreement[:EXAMPLES].tolist(), strict=True)
         ],
@@ -271,50 +177,56 @@ def _self_loops(graph: KnowledgeGraph, everything: TripleSet) -> Finding:
     triples = everything.triples
     loops = np.bincount(triples[triples[:, HEAD] == triples[:, TAIL]][:, RELATION], minlength=len(graph.relations))
     most = np.argsort(-loops, kind="stable")[: min(EXAMPLES, np.count_nonzero(loops))]
-    return _finding(
+    return part_of(
         "self-loops",
         int(loops.sum()),
         len(triples),
         "triples lead from an entity to itself",
-        none="the irreflexive constraint holds for every relation",
-        means=f"they are of {many(int(np.count_nonzero(loops)), 'relation')}; where they are common the irreflexive "
-        "constraint is not kept, where they are rare it ranks them last; see whether they are meant",
-        examples=[f"{graph.relations.names[r]} ({loops[r]:,})" for r in most.tolist()],
+        Scale(
+            none="the irreflexive constraint holds for every relation",
+            means=f"they are of {many(int(np.count_nonzero(loops)), 'relation')}; where they are common the irreflexive"
+            " constraint is not kept, where they are rare it ranks them last; see whether they are meant",
+        ),
+        [f"{graph.relations.names[r]} ({loops[r]:,})" for r in most.tolist()],
     )
 
 
 def _unseen(graph: KnowledgeGraph) -> Iterator[Finding]:
     """Entities and relations that are held out but not in train."""
-    held_out = np.concatenate([graph.valid, graph.test])
-    if not len(held_out):
+    total = len(graph.valid) + len(graph.test)
+    if not total:
         return
-    for check, columns, vocabulary, why in (
-        (
-            "unseen entities",
-            [HEAD, TAIL],
-            graph.entities,
-            "such an entity's vector is untrained and no rule reaches it",
-        ),
-        ("unseen relations", [RELATION], graph.relations, "such a relation's vector is untrained and no rule has it"),
+    for vocabulary, columns, noun, why in (
+        (graph.entities, [HEAD, TAIL], "entities", "such an entity's vector is untrained and no rule reaches it"),
+        (graph.relations, [RELATION], "relations", "such a relation's vector is untrained and no rule has it"),
     ):
-        names = vocabulary.names
-        fresh = np.ones(len(names), dtype=bool)
-        fresh[graph.train[:, columns]] = False
-        concerned = {split: int(fresh[graph.split(split)[:, columns]].any(axis=1).sum()) for split in SPLITS[1:]}
-        places = np.flatnonzero(np.bincount(held_out[:, columns].ravel(), minlength=len(names)) * fresh)
+        found, concerned = _new_names(graph, columns, len(vocabulary))
         where = " and ".join(f"{count:,} in {split}" for split, count in concerned.items() if count)
-        noun = check.removeprefix("unseen ")
-        yield _finding(
-            check,
+        yield part_of(
+            f"unseen {noun}",
             sum(concerned.values()),
-            len(held_out),
+            total,
             f"valid and test triples have {noun} that train does not",
-            none="train has something about each",
-            means=f"{where}, of {many(len(places), vocabulary.kind, noun)}; {why}, so these triples rank hardly better "
-            "than by chance and lower the figures",
-            warning=MANY,
-            examples=[names[at] for at in places[:EXAMPLES].tolist()],
+            Scale(
+                none="train has something about each",
+                means=f"{where}, of {many(len(found), vocabulary.kind, noun)}; {why}, so these triples rank hardly"
+                " better than by chance and lower the figures",
+                warning=MANY,
+            ),
+            [vocabulary.names[at] for at in found[:EXAMPLES].tolist()],
         )
+
+
+def _new_names(graph: KnowledgeGraph, columns: list[int], size: int) -> tuple[IntArray, dict[str, int]]:
+    """The numbers in some columns of valid and test that train lacks; how many triples of each split have one."""
+    fresh, held_out = np.ones(size, dtype=bool), np.zeros(size, dtype=bool)
+    fresh[graph.train[:, columns]] = False
+    concerned = {}
+    for split in SPLITS[1:]:
+        numbers = graph.split(split)[:, columns]
+        held_out[numbers] = True
+        concerned[split] = int(fresh[numbers].any(axis=1).sum())
+    return np.flatnonzero(fresh & held_out), concerned
 
 
 def _single(graph: KnowledgeGraph) -> Iterator[Finding]:
@@ -329,32 +241,35 @@ def _single(graph: KnowledgeGraph) -> Iterator[Finding]:
     ):
         rare = np.flatnonzero(counts == 1)
         kind = check.split()[0]
-        yield _finding(
+        yield part_of(
             check,
             len(rare),
             len(names),
             f"{kind} have a single triple in train",
-            none="each has more to learn from, or is not in train at all",
-            few="too few to matter",
-            means=f"one triple is little to learn from, and {why}",
-            note=note,
-            examples=[names[at] for at in rare[:EXAMPLES].tolist()],
+            Scale(
+                none="each has more to learn from, or is not in train at all",
+                means=f"one triple is little to learn from, and {why}",
+                note=note,
+            ),
+            [names[at] for at in rare[:EXAMPLES].tolist()],
         )
 
 
 def _look_alikes(graph: KnowledgeGraph) -> Finding:
     """Names of different entities, or of different relations, that read the same."""
     groups = [group for names in (graph.entities, graph.relations) for group in _alike(names)]
-    return _finding(
+    return part_of(
         "look-alike names",
         sum(map(len, groups)),
         len(graph.entities) + len(graph.relations),
         "names differ from another by nothing but spaces or the way that accents are encoded",
-        none="each name reads like no other",
-        means="names are taken as they are, so each of these is an entity or a relation of its own, and what is known "
-        "of one is not known of the other; where one is meant, write it in one way in the files",
-        warning=SOME,
-        examples=[_in_quotes(group[:EXAMPLES]) for group in groups[:EXAMPLES]],
+        Scale(
+            none="each name reads like no other",
+            means="names are taken as they are, so each of these is an entity or a relation of its own, and what is"
+            " known of one is not known of the other; where one is meant, write it in one way in the files",
+            warning=SOME,
+        ),
+        [_in_quotes(group[:EXAMPLES]) for group in groups[:EXAMPLES]],
     )
 
 
@@ -379,14 +294,16 @@ def _in_quotes(names: Sequence[str]) -> str:
 
 def _double_lines(graph: KnowledgeGraph) -> Finding:
     """Lines that were dropped when the graph was read."""
-    return _finding(
+    return part_of(
         "double lines",
         graph.duplicates,
         sum(len(graph.split(split)) for split in SPLITS) + graph.duplicates,
         "lines repeat another of their split",
-        none="each triple was given once",
-        means="they were dropped when the graph was read, so the figures do not count them twice; "
-        "published counts of lines are higher by them",
+        Scale(
+            none="each triple was given once",
+            means="they were dropped when the graph was read, so the figures do not count them twice; published counts"
+            " of lines are higher by them",
+        ),
     )
 
 

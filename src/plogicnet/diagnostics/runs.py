@@ -1,106 +1,71 @@
-"""What a careful person checks in a trained run before believing its figures, in words and with what to do."""
+"""What a careful person checks in a trained run before believing its figures, and what to do about it."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from plogicnet.config import Config
-from plogicnet.diagnostics.graphs import EXAMPLES, MANY, SOME, Finding, Level, shared, worst
-from plogicnet.evaluation import Sample, filter_splits, sample
+from plogicnet.diagnostics.finding import EXAMPLES, MANY, NEVER, SOME, Checkup, Finding, Level, Scale, graded, part_of
+from plogicnet.diagnostics.graphs import shared
+from plogicnet.evaluation.calibration import Sample, sample
+from plogicnet.evaluation.figures import RankingFigures, Reliability, SplitFigures
+from plogicnet.evaluation.ranking import filter_splits
 from plogicnet.graph import RELATION, BoolArray, FloatArray, IntArray, KnowledgeGraph
 from plogicnet.inference.fitted import Fitted, Judged
+from plogicnet.neural.protocol import Table
 from plogicnet.rules import RuleTable
-from plogicnet.systems.system import MORE_RULES, system_of
+from plogicnet.systems.system import MORE_RULES, NEURAL, RULES, STAR, System, system_of
 from plogicnet.training.state import Iteration
 
 HALF = 0.5
 HUGE = 20.0
-"""A weight of this size is a probability of 1 - 2e-9 by one grounding: no number of triples says that."""
+"""A weight of this size gives a probability of 1 - 2e-9 by one grounding, which no number of triples justifies."""
 STILL = 1e-3
-"""Below this, no weight has moved from where it began."""
+"""Below this, no weight has moved from its start."""
 FEW = 0.05
-"""The share of hidden triples below which accepted ones teach hardly anything."""
+"""The share of accepted hidden triples below which they teach hardly anything."""
 AT_THE_PRIOR = 0.99
-"""A standard error of 1/√l2 is the prior's own; one this near to it says that the triples told nothing."""
+"""The prior alone leaves a standard error of 1/√l2; from this part of it on, the triples do not tell the weight."""
 SPREAD = 1e-3
 """Vectors that differ by less than this part of their size are all alike."""
 DROP, WIDE_DROP = 0.001, 0.01
-"""Differences of MRR that are worth a word, and that matter."""
+"""Differences of MRR that are a note, and a warning."""
 TIE, WIDE_TIE = 0.02, 0.1
-"""MRR by the kindest and by the harshest way with ties: so far apart is worth a word, and matters."""
-Figures = Mapping[str, Any]
+"""Differences of MRR between optimistic and pessimistic ranks that are a note, and a warning."""
 
 
-@dataclass(frozen=True)
-class RunCheckup:
-    """All findings about one run.
-
-    Example:
-        >>> RunCheckup("runs/family", "test", ()).to_json()["level"]
-        'ok'
-    """
-
-    run: str
-    split: str
-    findings: tuple[Finding, ...]
-
-    @property
-    def level(self) -> Level:
-        """The worst level of any finding."""
-        return worst(self.findings)
-
-    def to_json(self) -> dict[str, object]:
-        """Everything as `plogicnet doctor --json` prints it.
-
-        Example:
-            >>> list(RunCheckup("runs/family", "test", ()).to_json())
-            ['run', 'split', 'level', 'findings']
-        """
-        findings = [asdict(finding) | {"examples": list(finding.examples)} for finding in self.findings]
-        return {"run": self.run, "split": self.split, "level": self.level, "findings": findings}
-
-
-def examine_run(
-    name: str, f: Fitted, config: Config, metrics: Figures, vectors: Mapping[str, FloatArray]
-) -> RunCheckup:
+def examine_run(name: str, f: Fitted, config: Config, metrics: Mapping[str, Any]) -> Checkup:
     """Every check of a run; one about a half that the run does not have is left out.
 
     Args:
         name: what the run is called.
         f: the trained model.
         config: the run's settings.
-        metrics: what metrics.json holds.
-        vectors: the tables of neural.safetensors; empty without a neural model.
-
-    Example:
-        >>> examine_run("runs/family", model.fitted, model.config, model.metrics, {}).level  # doctest: +SKIP
+        metrics: the content of metrics.json.
     """
     split = "test" if len(f.graph.test) else "valid"
+    figures = SplitFigures.of_json(metrics[split]) if split in metrics else None
     labels = sample(f.graph, split, filter_splits(split), config.seed)
-    history = f.outcome.history
-    rules = f.outcome.rule_model.rules
+    rules, neural, system = f.outcome.rule_model.rules, f.outcome.neural, system_of(config)
     findings = (
         *shared(f.graph),
-        *_judged_on(f.graph, split),
-        *_vectors(f.graph, vectors),
-        *_scores(f.judged(labels.triples)),
-        *(_ties(metrics[split], config) if split in metrics else ()),
-        *(_chance(metrics[split], len(f.graph.entities), config) if split in metrics else ()),
-        *(_better_together(metrics[split], config) if split in metrics else ()),
-        *(_weights(rules, config) if len(rules) else ()),
+        *_evaluated_on(f.graph, split),
+        *(_tables(f.graph, neural.tables()) if neural is not None else ()),
+        *_scores(f.judged(labels.triples), neural is not None),
+        *(_rankings(figures.rankings, len(f.graph.entities), config) if figures else ()),
+        *(_weights(rules, system, config.mln.l2) if len(rules) else ()),
         *(_hidden(config, len(rules), f.outcome.accepted) if config.em.rules else ()),
-        *_lambda(f.outcome.lambda_, config, len(rules)),
-        *_iterations(history, f.outcome.iteration),
-        *(_calibration(metrics[split]["calibration"], labels, config) if split in metrics else ()),
+        *(_lambda(f.outcome.lambda_, config) if neural is not None and len(rules) else ()),
+        *_iterations(f.outcome.history, f.outcome.iteration),
+        *(_probabilities(figures.calibration, _base_rate(labels), config) if figures else ()),
     )
-    return RunCheckup(name, split, findings)
+    return Checkup(name, "run", findings, {"split": split})
 
 
-def _judged_on(graph: KnowledgeGraph, split: str) -> Iterator[Finding]:
+def _evaluated_on(graph: KnowledgeGraph, split: str) -> Iterator[Finding]:
     """Whether the figures are of triples that decided nothing."""
     check, total = "held-out figures", len(graph.train) + len(graph.valid)
     if graph.held_out:
@@ -127,79 +92,94 @@ def _judged_on(graph: KnowledgeGraph, split: str) -> Iterator[Finding]:
     )
 
 
-def _vectors(graph: KnowledgeGraph, vectors: Mapping[str, FloatArray]) -> Iterator[Finding]:
-    """Vectors that are not finite, or that do not tell entities apart."""
-    if not vectors:
+def _tables(graph: KnowledgeGraph, tables: Mapping[str, Table]) -> Iterator[Finding]:
+    """Learned numbers that are not finite; vectors that do not tell entities apart, where entities have vectors."""
+    if not tables:
         return
-    bad = {name: int((~np.isfinite(table)).sum()) for name, table in vectors.items()}
-    yield _part(
+    bad = {name: int((~np.isfinite(table.values)).sum()) for name, table in tables.items()}
+    yield part_of(
         "vectors that are not finite",
         sum(bad.values()),
-        sum(table.size for table in vectors.values()),
-        "numbers in the vectors are infinite or no numbers",
-        fine="as it should be",
-        means="training went astray; train again with a smaller neural.learning_rate, or fetch the file again",
-        note=0.0,
-        warning=0.0,
-        examples=[f"{name}: {count:,}" for name, count in bad.items() if count],
+        sum(table.values.size for table in tables.values()),
+        "learned numbers are infinite or not a number",
+        Scale(
+            none="as it should be",
+            means="training diverged; train again with a smaller neural.learning_rate, or fetch the file again",
+            warning=0.0,
+        ),
+        [f"{name}: {count:,}" for name, count in bad.items() if count],
     )
-    entity = np.ascontiguousarray(vectors["entity"])
-    rows = entity.view(np.dtype((np.void, entity.dtype.itemsize * entity.shape[1]))).ravel()
-    _, place, counts = np.unique(rows, return_inverse=True, return_counts=True)
-    twins = np.flatnonzero(counts[place] > 1)
-    yield _part(
+    by_entity = [table.values.reshape(len(table.values), -1) for table in tables.values() if table.rows == "entity"]
+    if not by_entity:
+        return
+    vectors = np.concatenate(by_entity, axis=1)
+    twins = _equal_rows(vectors)
+    yield part_of(
         "equal vectors",
         len(twins),
-        len(entity),
+        len(vectors),
         "entities have the vector of another one",
-        fine="each has its own",
-        means="the model cannot tell them apart; train longer (neural.steps), or see whether they are in train at all",
-        note=SOME,
-        warning=MANY,
-        examples=[graph.entities.names[at] for at in twins[:EXAMPLES].tolist()],
+        Scale(
+            none="each has its own",
+            means="the model cannot tell them apart; train longer (neural.steps), or check that they are in train",
+            note=SOME,
+            warning=MANY,
+        ),
+        [graph.entities.names[at] for at in twins[:EXAMPLES].tolist()],
     )
-    sound = entity[np.isfinite(entity).all(axis=1)]
-    size = float(np.abs(sound).max(initial=0.0))
-    spread = float(sound.std(axis=0).max()) / size if size else 0.0
-    alike = spread < SPREAD and len(entity) > 1
+    spread = _spread(vectors)
+    alike = spread < SPREAD and len(vectors) > 1
     yield Finding(
         "vectors all alike",
         "warning" if alike else "ok",
-        len(entity) if alike else 0,
+        len(vectors) if alike else 0,
         float(alike),
-        f"vectors all alike: entities' vectors differ by {100 * spread:.2g} % of their size at most;"
-        + (" they have collapsed; train again with another neural.learning_rate" if alike else "")
-        + ("" if alike else " they tell entities apart"),
+        f"vectors all alike: entities' vectors differ by at most {100 * spread:.2g} % of their size; "
+        + ("they have collapsed; train again with another neural.learning_rate" if alike else "they differ enough"),
     )
 
 
-def _scores(judged: Judged) -> Iterator[Finding]:
-    """Scores and probabilities that are the same for all."""
-    kinds = [("constant probabilities", judged.probability, "probability")]
-    if judged.embedded:
-        kinds.insert(0, ("constant scores", judged.score, "score"))
-    for check, values, noun in kinds:
-        most = _level_with_most(judged.triples[:, RELATION], values)
-        few = most == len(values)
-        see = f"see the findings about {'scores' if judged.embedded else 'rules'}"
-        see = "see the findings about vectors, and train longer" if noun == "score" else see
-        # rules alone give most candidates the same probability, that of a triple that no rule reaches
-        often = HALF if judged.embedded else 1.0
-        yield _part(
-            check,
+def _equal_rows(table: FloatArray) -> IntArray:
+    """The rows that another row equals, bit by bit."""
+    table = np.ascontiguousarray(table)
+    rows = table.view(np.dtype((np.void, table.dtype.itemsize * table.shape[1]))).ravel()
+    _, place, counts = np.unique(rows, return_inverse=True, return_counts=True)
+    return np.flatnonzero(counts[place] > 1)
+
+
+def _spread(table: FloatArray) -> float:
+    """The largest standard deviation of a column of the finite rows, as a part of the largest number."""
+    finite = table[np.isfinite(table).all(axis=1)]
+    size = float(np.abs(finite).max(initial=0.0))
+    return float(finite.std(axis=0).max()) / size if size else 0.0
+
+
+def _scores(judged: Judged, neural: bool) -> Iterator[Finding]:
+    """Scores and probabilities that are the same for all triples."""
+    kinds = [("score", judged.score, "see the findings about vectors, and train longer")] if neural else []
+    kinds += [("probability", judged.probability, f"see the findings about {'scores' if neural else 'rules'}")]
+    # Rules alone give most candidates the same probability, that of a triple that no rule reaches.
+    often = HALF if neural else 1.0
+    for noun, values, advice in kinds:
+        most = _commonest(judged.triples[:, RELATION], values)
+        every = most == len(values)
+        yield part_of(
+            "constant scores" if noun == "score" else "constant probabilities",
             most,
             len(values),
-            f"triples that were looked at have their relation's commonest {noun}",
-            fine=f"the {noun} tells triples apart",
-            means=f"{'nothing tells triples apart' if few else 'most triples are not told apart'}, so their ranks are"
-            f" ties and no {noun} means anything; {see}",
-            some="too few to matter" if judged.embedded else "those that no rule reaches are level without vectors",
-            note=often,
-            warning=often if few or judged.embedded else math.inf,
+            f"sampled triples have the commonest {noun} of their relation",
+            Scale(
+                none=f"the {noun} tells triples apart",
+                means=f"{'all' if every else 'most'} triples are tied, so their ranks are arbitrary and no {noun} means"
+                f" anything; {advice}",
+                few="too few to matter" if neural else "those that no rule reaches are tied without a neural model",
+                note=often,
+                warning=often if every or neural else NEVER,
+            ),
         )
 
 
-def _level_with_most(relations: IntArray, values: FloatArray) -> int:
+def _commonest(relations: IntArray, values: FloatArray) -> int:
     """How many values are the commonest of their relation; relations alone may make them differ."""
     _, value = np.unique(values, return_inverse=True)  # NaNs are equal here
     pairs, counts = np.unique(np.stack([relations, value], axis=1), axis=0, return_counts=True)
@@ -208,107 +188,107 @@ def _level_with_most(relations: IntArray, values: FloatArray) -> int:
     return int(commonest.sum())
 
 
-def _ties(figures: Figures, config: Config) -> Iterator[Finding]:
-    """How much of the figures hangs on the way with ties."""
-    systems = {name: s for name, s in figures.items() if isinstance(s, Mapping) and "optimistic" in s}
-    told = {name: s for name, s in systems.items() if name != "rules"}  # rules alone tie where none reaches
-    gaps = {name: s["optimistic"]["mrr"] - s["pessimistic"]["mrr"] for name, s in told.items()}
-    widest = max(gaps.values(), default=0.0)
-    wide = [name for name, gap in gaps.items() if gap >= TIE]
-    alone = "neural" not in systems
-    level: Level = "ok" if not wide else "warning" if widest >= WIDE_TIE and not alone else "note"
+def _rankings(rankings: Mapping[str, RankingFigures], entities: int, config: Config) -> Iterator[Finding]:
+    """What the figures of the rankings depend on."""
+    system, best = system_of(config), rankings[STAR].overall["mrr"]
+    yield _ties(rankings, system)
+    yield _chance(best, entities, _learn_more(config))
+    if NEURAL in rankings and (system.rules_predict or config.em.lambda_ != 0):
+        yield _better_together(rankings[NEURAL].overall["mrr"], best)
+
+
+def _ties(rankings: Mapping[str, RankingFigures], system: System) -> Finding:
+    """How much the figures depend on the order of tied candidates; rules alone tie where none reaches."""
+    ends = {
+        name: (figures.optimistic["mrr"], figures.pessimistic["mrr"])
+        for name, figures in rankings.items()
+        if name != RULES
+    }
+    wide = [name for name, (high, low) in ends.items() if high - low >= TIE]
+    widest = max((high - low for high, low in ends.values()), default=0.0)
+    alone = NEURAL not in rankings
+    level: Level = "ok" if not wide else graded(widest, TIE, NEVER if alone else WIDE_TIE)
     meaning = "too few to matter"
-    if wide:
+    if wide and alone:
+        meaning = "without a neural model all triples that no rule reaches are tied; " + system.instead_of_rules_alone()
+    elif wide:
         meaning = (
-            "without vectors the triples that no rule reaches are all level; "
-            + system_of(config).instead_of_rules_alone()
-            if alone
-            else "many candidates are level with the truth, so the figures are what the way with ties makes them;"
-            " see the findings about scores and vectors, and compare the optimistic and pessimistic figures"
+            "many candidates are tied with the true one, so the figures depend on how ties are broken; see the findings"
+            " about scores and vectors, and compare the optimistic and pessimistic figures"
         )
-    yield Finding(
-        "ties",
-        level,
-        len(wide),
-        widest,
-        f"ties: MRR differs by up to {widest:.3f} between the kindest and the harshest way with ties; {meaning}",
-        tuple(
-            f"{name}: {told[name]['optimistic']['mrr']:.3f} to {told[name]['pessimistic']['mrr']:.3f}" for name in wide
-        ),
-    )
+    message = f"ties: MRR differs by up to {widest:.3f} between optimistic and pessimistic ranks; {meaning}"
+    examples = (f"{name}: {ends[name][0]:.3f} to {ends[name][1]:.3f}" for name in wide)
+    return Finding("ties", level, len(wide), widest, message, tuple(examples))
 
 
-def _more(config: Config) -> str:
+def _learn_more(config: Config) -> str:
     """What to do where too little was learned."""
     return "train longer" if config.em.neural else MORE_RULES
 
 
-def _chance(figures: Figures, entities: int, config: Config) -> Iterator[Finding]:
-    """Whether the ranks are better than drawn by lot."""
-    mrr = figures["plogicnet*"]["mrr"]
-    lot = float((1.0 / np.arange(1, entities + 1)).mean())
-    bad = not mrr > 2 * lot
-    yield Finding(
+def _chance(mrr: float, entities: int, advice: str) -> Finding:
+    """Whether the ranks are better than random ones."""
+    random = float((1.0 / np.arange(1, entities + 1)).mean())
+    bad = not mrr > 2 * random
+    return Finding(
         "better than chance",
         "warning" if bad else "ok",
         int(bad),
         None,
-        f"better than chance: MRR is {mrr:.3f}, by lot it would be about {lot:.3f}; "
-        + (
-            f"nothing was learned: {_more(config)}, and check the graph with `plogicnet doctor GRAPH`"
-            if bad
-            else "it is"
-        ),
+        f"better than chance: MRR is {mrr:.3f}, a random ranking would give about {random:.3f}; "
+        + (f"nothing was learned: {advice}, and check the graph with `plogicnet doctor GRAPH`" if bad else "it is"),
     )
 
 
-def _better_together(figures: Figures, config: Config) -> Iterator[Finding]:
-    """Whether rules and vectors together are worse than vectors alone."""
-    if "neural" not in figures or (not system_of(config).rules_predict and config.em.lambda_ == 0):
-        return
-    alone, both = figures["neural"]["mrr"], figures["plogicnet*"]["mrr"]
+def _better_together(alone: float, both: float) -> Finding:
+    """Whether rules and neural model together are worse than the neural model alone."""
     loss = alone - both
-    level: Level = "ok" if loss < DROP else "warning" if loss >= WIDE_DROP else "note"
-    yield Finding(
+    level = graded(loss, DROP, WIDE_DROP)
+    return Finding(
         "worse than the neural model alone",
         level,
         int(level != "ok"),
         max(loss, 0.0),
         f"worse than the neural model alone: MRR is {both:.3f} together and {alone:.3f} by the neural model alone; "
-        + ("the rules do no harm" if level == "ok" else "the rules do harm here: a larger valid split chooses λ better")
-        + ("" if level == "ok" else ", a higher rules.min_precision leaves poor rules out"),
+        + (
+            "the rules do no harm"
+            if level == "ok"
+            else "the rules do harm here: a larger valid split chooses λ better, a higher rules.min_precision leaves"
+            " poor rules out"
+        ),
     )
 
 
-def _weights(rules: RuleTable, config: Config) -> Iterator[Finding]:
-    """Weights that say more than the triples can, or nothing."""
-    system, total = system_of(config), len(rules)
+def _weights(rules: RuleTable, system: System, l2: float) -> Iterator[Finding]:
+    """Weights that are larger than the triples justify, or that mean nothing."""
     huge = np.abs(rules.weight) >= HUGE
-    yield _part(
+    yield part_of(
         "huge weights",
         int(huge.sum()),
-        total,
-        f"rules have a weight of {HUGE:g} or more, either way",
-        fine="none is out of bounds",
-        means="one such grounding decides alone, which no number of triples can justify; a larger"
-        f" {system.weight_setting} holds them",
-        note=0.0,
-        warning=SOME,
-        examples=_weighted(rules, huge),
+        len(rules),
+        f"rules have a weight of {HUGE:g} or more, positive or negative",
+        Scale(
+            none="as it should be",
+            means="one such grounding decides alone, which no number of triples can justify; a larger"
+            f" {system.weight_setting} keeps them small",
+            warning=SOME,
+        ),
+        _weighted(rules, huge),
     )
     if system.standard_errors:
-        yield from _learned(rules, config.mln.l2)
+        yield from _learned(rules, l2)
     missed = rules.hits == 0
-    yield _part(
+    yield part_of(
         "rules without a hit",
         int(missed.sum()),
-        total,
-        "rules conclude no observed triple",
-        fine="each has proved right at least once",
-        means="nothing observed speaks for them; see whether they are meant the other way round, or take them out",
-        note=0.0,
-        warning=HALF,
-        examples=_weighted(rules, missed),
+        len(rules),
+        "rules lack an observed conclusion",
+        Scale(
+            none="each has been right at least once",
+            means="nothing observed speaks for them; check that they are not the wrong way round, or take them out",
+            warning=HALF,
+        ),
+        _weighted(rules, missed),
     )
 
 
@@ -320,20 +300,22 @@ def _weighted(rules: RuleTable, rows: BoolArray) -> list[str]:
 
 
 def _learned(rules: RuleTable, l2: float) -> Iterator[Finding]:
-    """Whether the triples tell the weights of a Markov logic network, and whether these were learned at all."""
+    """Whether the triples determine the weights, and whether these have moved from their start."""
     learned = np.isfinite(rules.weight) & ~rules.fixed
-    # the prior alone leaves a standard error of 1/√l2; without one it is infinite
+    # Without a prior, a weight that the triples do not determine has an infinite standard error.
     unsure = learned & (rules.standard_error >= (AT_THE_PRIOR / math.sqrt(l2) if l2 else HUGE))
-    yield _part(
+    yield part_of(
         "weights that the triples do not tell",
         int(unsure.sum()),
         len(rules),
         "rules have a standard error that is the prior's own, or more",
-        fine="the triples tell each weight",
-        means="their weights are guesses; raise rules.min_support, and do not read anything into them",
-        note=MANY,
-        warning=HALF,
-        examples=_weighted(rules, unsure),
+        Scale(
+            none="the triples determine each weight",
+            means="their weights are guesses; raise rules.min_support, and do not read anything into them",
+            note=MANY,
+            warning=HALF,
+        ),
+        _weighted(rules, unsure),
     )
     still = bool(learned.any()) and float(np.abs(rules.weight[learned]).max()) < STILL
     yield Finding(
@@ -343,7 +325,7 @@ def _learned(rules: RuleTable, l2: float) -> Iterator[Finding]:
         float(still),
         "weights at their start: "
         + (
-            "no learned weight has moved from 0, so the rules say nothing; more mln.gradient.iterations, a larger"
+            "no learned weight has moved from 0, so the rules have no effect; more mln.gradient.iterations, a larger"
             " mln.gradient.step, or mln.solver=newton"
             if still
             else "the learned weights have moved from 0; learning took place"
@@ -352,51 +334,55 @@ def _learned(rules: RuleTable, l2: float) -> Iterator[Finding]:
 
 
 def _hidden(config: Config, rules: int, accepted: BoolArray) -> Iterator[Finding]:
-    """Whether the rules have something to say about triples that are not known."""
-    check, found, taken = "hidden triples", len(accepted), int(accepted.sum())
+    """Whether the rules conclude anything about triples that are not observed."""
+    check, found, taken, system = "hidden triples", len(accepted), int(accepted.sum()), system_of(config)
     level: Level = "ok"
+    own = system.about_hidden(config, found, taken) if rules and found else None
     if not rules:
-        level, message = (
-            "warning",
-            f"there is no rule, so this is {system_of(config).without_rules(config)}; {MORE_RULES}",
-        )
+        level, message = "warning", f"there is no rule, so this is {system.without_rules(config)}; {MORE_RULES}"
     elif not found:
-        level, message = "warning", "no rule concludes a triple that is not observed, so the rules can add nothing; a"
-        message += " lower rules.min_precision keeps rules that do"
-    elif not config.em.neural:
-        message = f"{taken:,} of {found:,} are held for true (p_w of {config.em.tau_triplet:g} or more); the rules"
-        message += " rank by themselves, and teach no vectors"
-    elif taken < FEW * found:
-        level, message = (
-            "note",
-            f"only {taken:,} of {found:,} were accepted, so the rules taught the neural model hardly",
+        level = "warning"
+        message = (
+            "no rule concludes a triple that is not observed, so the rules can add nothing; a lower"
+            " rules.min_precision keeps rules that do"
         )
-        message += " anything; a lower em.tau_triplet accepts more"
+    elif own:
+        message = own
+    elif not config.em.neural:
+        message = (
+            f"{taken:,} of {found:,} are taken as true (p_w of {config.em.tau_triplet:g} or more); the rules rank by"
+            " themselves, and teach no vectors"
+        )
+    elif taken < FEW * found:
+        level = "note"
+        message = (
+            f"only {taken:,} of {found:,} were accepted, so the rules taught the neural model hardly anything; a lower"
+            " em.tau_triplet accepts more"
+        )
     else:
         message = f"{taken:,} of {found:,} were accepted; the rules teach the neural model these"
-    if rules and found and (own := system_of(config).about_hidden(config, found, taken)):
-        level, message = "ok", own
     yield Finding(check, level, found, taken / found if found else None, f"{check}: {message}")
 
 
-def _lambda(chosen: float, config: Config, rules: int) -> Iterator[Finding]:
+def _lambda(chosen: float, config: Config) -> Iterator[Finding]:
     """Whether λ stands at an end of what it was chosen from."""
     grid = sorted(set(config.em.lambda_grid))
-    if config.em.lambda_ != "auto" or not config.em.neural or not rules or len(grid) < 2:
+    if config.em.lambda_ != "auto" or len(grid) < 2:
         return
-    top, bottom = chosen >= grid[-1], chosen <= grid[0]
-    message = f"λ at the end of its grid: λ is {chosen:g}, chosen from {grid[0]:g} to {grid[-1]:g}; "
-    if top:
-        message += "the largest was best on validation, and a larger one may be better: extend em.lambda_grid"
-    elif bottom and chosen:
-        message += "the smallest was best on validation, and a smaller one may be better: extend em.lambda_grid"
-    elif bottom:
-        message += "the smallest was best on validation: the rules add nothing to the ranks there, so see whether they"
-        message += " are any good (`plogicnet rules`)"
+    check, ends = "λ at the end of its grid", chosen >= grid[-1] or chosen <= grid[0]
+    if chosen >= grid[-1]:
+        meaning = "the largest was best on validation, and a larger one may be better: extend em.lambda_grid"
+    elif not ends:
+        meaning = "a best one lies between the ends"
+    elif chosen:
+        meaning = "the smallest was best on validation, and a smaller one may be better: extend em.lambda_grid"
     else:
-        message += "a best one lies between the ends"
-    ends = top or bottom
-    yield Finding("λ at the end of its grid", "note" if ends else "ok", int(ends), None, message)
+        meaning = (
+            "the smallest was best on validation: the rules add nothing to the ranks there, so check that they are any"
+            " good (`plogicnet rules`)"
+        )
+    message = f"{check}: λ is {chosen:g}, chosen from {grid[0]:g} to {grid[-1]:g}; {meaning}"
+    yield Finding(check, "note" if ends else "ok", int(ends), None, message)
 
 
 def _iterations(history: Sequence[Iteration], kept: int) -> Iterator[Finding]:
@@ -406,7 +392,7 @@ def _iterations(history: Sequence[Iteration], kept: int) -> Iterator[Finding]:
         return
     best = int(np.argmax(merits))
     loss = merits[best] - merits[kept - 1]
-    level: Level = "ok" if loss < DROP else "warning" if loss >= WIDE_DROP else "note"
+    level = graded(loss, DROP, WIDE_DROP)
     yield Finding(
         "EM iterations that got worse",
         level,
@@ -423,55 +409,43 @@ def _iterations(history: Sequence[Iteration], kept: int) -> Iterator[Finding]:
     )
 
 
-def _calibration(quality: Figures, labels: Sample, config: Config) -> Iterator[Finding]:
-    """Whether probabilities are better than none, and mean what they say."""
-    base = float(labels.count @ labels.label / labels.count.sum())
-    brier, plain, uncalibrated = quality["brier"], base * (1 - base), quality["uncalibrated"]["brier"]
-    useless, spoilt = not brier < plain, round(brier, 4) > round(uncalibrated, 4)  # as far as it is shown
-    message = (
-        f"probabilities: Brier score {brier:.4f}, by always saying the base rate {plain:.4f}, uncalibrated"
-        f" {uncalibrated:.4f}; "
+def _base_rate(labels: Sample) -> float:
+    """The share of the candidates that is true."""
+    return float(labels.count @ labels.label / labels.count.sum())
+
+
+def _probabilities(quality: Reliability, base: float, config: Config) -> Iterator[Finding]:
+    """Whether probabilities are better than the base rate, and whether they are calibrated."""
+    plain, before = base * (1 - base), quality.uncalibrated.brier if quality.uncalibrated else math.inf
+    level: Level = "ok"
+    meaning = "they are better than that"
+    if not quality.brier < plain:
+        level = "warning"
+        meaning = (
+            f"the base rate alone does as well, so do not show these probabilities to anyone; {_learn_more(config)}, or"
+            " give a larger valid split"
+        )
+    elif round(quality.brier, 4) > round(before, 4):  # as far as it is shown
+        level, meaning = "note", "calibration made them worse: valid and test differ, or the valid split is too small"
+    yield Finding(
+        "probabilities",
+        level,
+        int(level != "ok"),
+        quality.brier,
+        f"probabilities: Brier score {quality.brier:.4f}, of the base rate alone {plain:.4f}, uncalibrated"
+        f" {before:.4f}; {meaning}",
     )
-    if useless:
-        message += "the base rate alone does as well, so do not show these probabilities to anyone;"
-        message += f" {_more(config)}, or give a larger valid split"
-    elif spoilt:
-        message += "calibration made them worse: valid and test differ, or the valid split is too small"
-    else:
-        message += "they are worth something"
-    level: Level = "warning" if useless else "note" if spoilt else "ok"
-    yield Finding("probabilities", level, int(level != "ok"), brier, message)
-    error = quality["ece"]
-    level = "warning" if error >= base else "note" if error >= HALF * base else "ok"
+    level = graded(quality.ece, HALF * base, base)
     yield Finding(
         "calibration",
         level,
         int(level != "ok"),
-        error,
-        f"calibration: probabilities are off by {error:.4f} on average, where {base:.4f} of the candidates are true; "
+        quality.ece,
+        f"calibration: probabilities are off by {quality.ece:.4f} on average, where {base:.4f} of the candidates are"
+        " true; "
         + (
-            "they mean what they say"
+            "they are calibrated"
             if level == "ok"
             else "0.9 does not mean nine in ten here, so use them for their order alone, or give a larger valid split"
         ),
     )
-
-
-def _part(
-    check: str,
-    count: int,
-    total: int,
-    what: str,
-    *,
-    fine: str,
-    means: str,
-    note: float,
-    warning: float,
-    examples: Iterable[str] = (),
-    some: str = "too few to matter",
-) -> Finding:
-    """A finding about a part of a total: its level goes by the share; none at all is always fine."""
-    share = count / max(total, 1)
-    level: Level = "ok" if not count else "warning" if share >= warning else "note" if share >= note else "ok"
-    meaning = means if level != "ok" else fine if not count else some
-    return Finding(check, level, count, share, f"{check}: {count:,} of {total:,} {what}; {meaning}", tuple(examples))

@@ -1,37 +1,4 @@
-"""Filtered ranking, calibration, and their reports."""
+"""Metrics, filtered ranking, the best answers to queries, and calibration.
 
-from plogicnet.evaluation.calibration import (
-    Calibration,
-    Sample,
-    calibrate,
-    calibrate_twice,
-    columns_of,
-    reliability,
-    sample,
-)
-from plogicnet.evaluation.orders import ByProbability, Combination, Scored, levels
-from plogicnet.evaluation.ranking import Ranks, filter_splits, rank, report, summary
-from plogicnet.evaluation.seeds import over_seeds
-from plogicnet.evaluation.top import Top, top_k
-
-__all__ = [
-    "ByProbability",
-    "Calibration",
-    "Combination",
-    "Ranks",
-    "Sample",
-    "Scored",
-    "Top",
-    "calibrate",
-    "calibrate_twice",
-    "columns_of",
-    "filter_splits",
-    "levels",
-    "over_seeds",
-    "rank",
-    "reliability",
-    "report",
-    "sample",
-    "summary",
-    "top_k",
-]
+Import from the modules: `metrics`, `figures` and `seeds` are light, the others import torch.
+"""

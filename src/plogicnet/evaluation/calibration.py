@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
+import torch
 from scipy import special
 
 from plogicnet.evaluation.design import sparse_design
+from plogicnet.evaluation.figures import Bin, Reliability
 from plogicnet.graph import HEAD, TAIL, BoolArray, FloatArray, IntArray, KnowledgeGraph, TripleSet
 from plogicnet.mln import Pseudolikelihood, RuleScores, newton
 from plogicnet.neural.protocol import NeuralModel
@@ -21,6 +23,7 @@ RIDGE = 1e-2
 BINS = 10
 MONOTONE = np.array([False, True, True, False])
 """Of intercept, score, p_w, reached: which may not be negative."""
+Column = TypeVar("Column", FloatArray, torch.Tensor)
 
 
 @dataclass(frozen=True)
@@ -28,14 +31,14 @@ class Calibration:
     """Logistic regression on the neural score (logit q), the rules' p_w, and whether any rule reaches the triple.
 
     p_w rather than its log-odds: sums over many groundings reach log-odds of 40, and a line through those is flat
-    where it matters. A triple with an entity that has no vector has no score (NaN): a regression of its own judges it,
-    fitted without that column. The joint one with the score's term left out would be wrong, for its other coefficients
-    say what the rules add to a score. Runs of older versions lack it; p_w itself, or 0, stands for it there.
+    where it matters. A triple with an entity that the model cannot score has no score (NaN): a second regression judges
+    it, fitted without that column. The joint one with the score's term left out would be wrong, for its other
+    coefficients are what the rules add to a score.
 
     Attributes:
         intercept: what every triple has.
         score, p_w, reached: the columns' coefficients.
-        alone: the regression for triples without a score.
+        alone: the regression for triples without a score; None: this one, without the score's term.
 
     Example:
         >>> Calibration(intercept=0.0, score=1.0, p_w=0.0, reached=0.0).probability(np.zeros((1, 3)))
@@ -48,19 +51,19 @@ class Calibration:
     reached: float
     alone: "Calibration | None" = None
 
-    def log_odds(self, columns: FloatArray) -> FloatArray:
-        """The weighted columns (score, p_w, reached)."""
-        score, p_w, reached = columns.T  # no matrix product: it rounds differently for one row and for many
+    def log_odds(self, score: Column, p_w: Column, reached: Column) -> Column:
+        """The weighted columns, all arrays or all tensors; p_w is zero where no rule reaches."""
+        # no matrix product: it rounds differently for one row and for many
         odds = self.intercept + self.score * score + self.p_w * p_w + self.reached * reached
-        lacking = np.isnan(score)
+        lacking = score != score  # NaN
         if lacking.any():
-            rules = np.where([False, True, True], columns[lacking], 0.0)
-            odds[lacking] = special.logit(rules[:, 1]) if self.alone is None else self.alone.log_odds(rules)
-        return np.asarray(odds)
+            p_w, reached = p_w[lacking], reached[lacking]
+            odds[lacking] = (self.alone or self).log_odds(0.0 * p_w, p_w, reached)
+        return odds
 
     def probability(self, columns: FloatArray) -> FloatArray:
         """σ of the weighted columns (score, p_w, reached)."""
-        return np.asarray(special.expit(self.log_odds(columns)))
+        return np.asarray(special.expit(self.log_odds(*columns.T)))
 
     def to_json(self) -> dict[str, Any]:
         """The coefficients."""
@@ -79,11 +82,7 @@ class Calibration:
 
 
 def columns_of(neural: NeuralModel | None, rules: RuleScores, triples: IntArray) -> FloatArray:
-    """The columns (score, p_w, reached) of given triples; the score is NaN where an entity has no vector.
-
-    Example:
-        >>> columns_of(neural, rules, triples)  # doctest: +SKIP
-    """
+    """The columns (score, p_w, reached) of given triples; the score is NaN where the model cannot score an entity."""
     columns = np.zeros((len(triples), 3))
     for at in range(0, len(triples), AT_ONCE):
         part, to = triples[at : at + AT_ONCE], columns[at : at + AT_ONCE]
@@ -96,7 +95,7 @@ def columns_of(neural: NeuralModel | None, rules: RuleScores, triples: IntArray)
 
 @dataclass(frozen=True)
 class Sample:
-    """Triples of a split (label 1) and their corruptions (label 0), with what each row stands for."""
+    """Triples of a split (label 1) and their corruptions (label 0); `count` is how many candidates each stands for."""
 
     triples: IntArray
     label: FloatArray
@@ -142,11 +141,7 @@ def sample(graph: KnowledgeGraph, split: str, splits: Sequence[str], seed: int) 
 def calibrate(columns: FloatArray, labels: Sample) -> Calibration:
     """Fits the regression by the rule model's own solver.
 
-    A higher score or p_w never makes a triple less probable: where a few validation triples say so by chance,
-    that column is left out.
-
-    Example:
-        >>> calibrate(columns, labels)  # doctest: +SKIP
+    A higher score or p_w never makes a triple less probable: a column with a negative coefficient is left out.
     """
     used = np.ones(4, dtype=bool)
     while True:
@@ -160,20 +155,16 @@ def calibrate(columns: FloatArray, labels: Sample) -> Calibration:
 
 
 def calibrate_twice(columns: FloatArray, labels: Sample) -> Calibration:
-    """The regression, and beside it the one for triples without a score.
-
-    Example:
-        >>> calibrate_twice(columns, labels).alone  # doctest: +SKIP
-    """
+    """The regression, and in it the one for triples without a score."""
     return replace(calibrate(columns, labels), alone=calibrate(columns * [0.0, 1.0, 1.0], labels))
 
 
-def reliability(probability: FloatArray, labels: Sample) -> dict[str, object]:
+def reliability(probability: FloatArray, labels: Sample) -> Reliability:
     """Brier score, expected calibration error and the reliability curve.
 
     Example:
         >>> perfect = Sample(np.zeros((2, 3), dtype=int), np.array([1.0, 0.0]), np.ones(2))
-        >>> reliability(np.array([1.0, 0.0]), perfect)["brier"]
+        >>> reliability(np.array([1.0, 0.0]), perfect).brier
         0.0
     """
     share = labels.count / labels.count.sum()
@@ -188,5 +179,5 @@ def reliability(probability: FloatArray, labels: Sample) -> dict[str, object]:
         predicted = float(share[inside] @ probability[inside]) / weight
         true = float(share[inside] @ labels.label[inside]) / weight
         error += weight * abs(predicted - true)
-        curve.append({"predicted": predicted, "true": true, "share": weight})
-    return {"brier": brier, "ece": error, "curve": curve}
+        curve.append(Bin(predicted, true, weight))
+    return Reliability(brier, error, tuple(curve))

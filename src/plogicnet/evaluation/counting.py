@@ -82,11 +82,7 @@ def count_keys_in_tensors(
 
 
 def spread(work: Callable[[int], None], rows: int) -> None:
-    """Some rows at a time, on as many threads as torch uses.
-
-    Example:
-        >>> spread(print, 100)  # doctest: +SKIP
-    """
+    """Calls work(start) for every block of rows, on as many threads as torch uses."""
     pieces = range(0, rows, ROWS_AT_ONCE)
     threads = min(torch.get_num_threads(), len(pieces))
     if threads <= 1:  # to start one takes longer than a few rows

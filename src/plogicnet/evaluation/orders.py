@@ -1,66 +1,15 @@
-"""Systems: the ways in which candidates can be ordered by vectors, rules or both."""
+"""Orders: the ways in which candidates can be ordered by the neural model, the rules or both."""
 
 from dataclasses import dataclass
-from functools import cached_property, partial
-from typing import Literal
+from functools import cached_property
+from typing import Literal, Protocol
 
-import numpy as np
 import torch
 from scipy import special
 
 from plogicnet.evaluation.calibration import Calibration
-from plogicnet.graph import IntArray, Side
-from plogicnet.mln import RuleScores
-from plogicnet.neural.protocol import NeuralModel
 
 Combine = Literal["probability", "log_odds"]
-Pairs = tuple[IntArray, IntArray]
-"""(query's number, entity) of some candidates."""
-NOTHING: Pairs = (np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
-
-
-@dataclass(frozen=True)
-class Combination:
-    """One way of ordering candidates.
-
-    Attributes:
-        neural model: whether q counts.
-        rule_share: λ of Eq. 10.
-        constraint: whether irreflexive constraints put (e, r, e) last.
-        combine: how q and the rules are put together.
-        rerank: only so many of the neural model's best are re-ranked, the others stay below in its order; 0: all are.
-    """
-
-    neural: bool = True
-    rule_share: float = 0.0
-    constraint: bool = True
-    combine: Combine = "probability"
-    rerank: int = 0
-
-    @property
-    def by_score(self) -> bool:
-        """Whether the raw score alone decides."""
-        return self.neural and self.rule_share == 0
-
-
-@dataclass(frozen=True)
-class ByProbability:
-    """The order that people are shown: by calibrated probability, and among equals by a system."""
-
-    calibration: Calibration
-    ties: Combination
-
-
-@dataclass(frozen=True)
-class Keys:
-    """Two keys per candidate: candidates are ordered by the first, and among equals by the second."""
-
-    first: torch.Tensor
-    second: torch.Tensor
-
-    def barring(self, barred: torch.Tensor) -> "Keys":
-        """The same with some candidates below all others."""
-        return Keys(self.first.masked_fill(barred, -torch.inf), self.second.masked_fill(barred, -torch.inf))
 
 
 @dataclass(frozen=True)
@@ -68,7 +17,7 @@ class Scored:
     """What is known of some candidates: tensors of one shape.
 
     Attributes:
-        score: the neural model's scores; zeros where there is no neural model, NaN where an entity has no vector.
+        score: the neural model's scores; zeros where there is no neural model, NaN where it cannot score an entity.
         base: the base of each candidate's relation.
         evidence: the rules' log-odds minus the base, zero where no rule reaches.
         reached: whether a rule reaches it.
@@ -86,13 +35,8 @@ class Scored:
 
     @cached_property
     def wide_score(self) -> torch.Tensor:
-        """The scores in float64, in which keys are compared; a candidate without one stands below the others."""
-        return torch.where(self.lacking, -torch.inf, self.score.double())
-
-    @cached_property
-    def lacking(self) -> torch.Tensor:
-        """Which candidates have no score, because an entity has no vector."""
-        return torch.isnan(self.score)
+        """The scores in float64, in which keys are compared; a candidate without a score is below the others."""
+        return torch.where(torch.isnan(self.score), -torch.inf, self.score.double())
 
     @cached_property
     def q(self) -> torch.Tensor:
@@ -105,165 +49,123 @@ class Scored:
         return sigmoid(self.base + self.evidence)
 
 
+@dataclass(frozen=True)
+class Keys:
+    """Two keys per candidate: candidates are ordered by the first, and among equals by the second."""
+
+    first: torch.Tensor
+    second: torch.Tensor
+
+    def barring(self, barred: torch.Tensor) -> "Keys":
+        """The same with some candidates below all others."""
+        return Keys(self.first.masked_fill(barred, -torch.inf), self.second.masked_fill(barred, -torch.inf))
+
+
+class Order(Protocol):
+    """A way of ordering the candidates of a query.
+
+    Of two candidates that no rule reaches, the one with the higher score is never below.
+    """
+
+    @property
+    def neural(self) -> bool:
+        """Whether the neural model is used."""
+
+    @property
+    def constraint(self) -> bool:
+        """Whether irreflexive constraints put (e, r, e) last."""
+
+    @property
+    def window(self) -> int:
+        """How many of the neural model's best are ordered; the others stay below. 0: all candidates are ordered."""
+
+    @property
+    def whole_triples(self) -> bool:
+        """Whether scores are those of whole triples (`score_answers`) instead of those of answers (`score_all`)."""
+
+    def levels(self, of: Scored) -> list[torch.Tensor]:
+        """What candidates are ordered by: the first, among its equals the second, and so on; before constraints."""
+
+
+@dataclass(frozen=True)
+class Combination:
+    """An order by q, by the rules, or by both.
+
+    Attributes:
+        neural: whether q counts.
+        rule_share: λ of Eq. 10.
+        constraint: whether irreflexive constraints put (e, r, e) last.
+        combine: how q and the rules are put together.
+        rerank: only so many of the neural model's best are re-ranked, the others stay below in its order; 0: all are.
+    """
+
+    neural: bool = True
+    rule_share: float = 0.0
+    constraint: bool = True
+    combine: Combine = "probability"
+    rerank: int = 0
+
+    whole_triples = False
+
+    @property
+    def by_score(self) -> bool:
+        """Whether the raw score alone decides."""
+        return self.neural and self.rule_share == 0
+
+    @property
+    def window(self) -> int:
+        """Re-ranking by the score alone, or without scores, changes nothing."""
+        return self.rerank if self.neural and not self.by_score else 0
+
+    def keys(self, of: Scored) -> Keys:
+        """The keys by which candidates are ordered, before constraints and re-ranking.
+
+        λ = 0 is the raw score itself, so that pLogicNet* with λ = 0 is exactly pLogicNet. Else the first key is
+        σ(s) + λ·p_w in float64 (Eq. 10) and the raw score breaks the ties that σ's saturation makes.
+        """
+        score = of.wide_score
+        if not self.neural:
+            return Keys(of.p_w, of.evidence)  # log-odds differ where p_w rounds to one
+        if self.rule_share == 0:
+            return Keys(score, score)
+        if self.combine == "probability":
+            return Keys(of.q + self.rule_share * of.p_w, score)
+        return Keys(score + self.rule_share * of.evidence, score)
+
+    def levels(self, of: Scored) -> list[torch.Tensor]:
+        """Both keys."""
+        keys = self.keys(of)
+        return [keys.first, keys.second]
+
+
+@dataclass(frozen=True)
+class ByProbability:
+    """The order that people see: by calibrated probability, which is fitted to whole triples; ties by a combination.
+
+    Example:
+        >>> nothing = Scored.plain(torch.zeros(1), torch.zeros(1, dtype=torch.float64))
+        >>> len(ByProbability(Calibration(0, 1, 0, 0), Combination()).levels(nothing))
+        3
+    """
+
+    calibration: Calibration
+    ties: Combination
+
+    neural = constraint = whole_triples = True
+    window = 0
+
+    def levels(self, of: Scored) -> list[torch.Tensor]:
+        """The probability, then the keys of the combination."""
+        reached = of.reached.double()
+        odds = self.calibration.log_odds(of.score.double(), of.p_w * reached, reached)
+        return [sigmoid(odds), *self.ties.levels(of)]
+
+
 def sigmoid(x: torch.Tensor) -> torch.Tensor:
-    """σ of which equal numbers have equal values: torch's own on a CPU rounds the last few of a tensor differently.
+    """σ by which equal numbers have equal values: torch's own on a CPU rounds the last few of a tensor differently.
 
     Example:
         >>> sigmoid(torch.zeros(1, dtype=torch.float64))
         tensor([0.5000], dtype=torch.float64)
     """
     return torch.from_numpy(special.expit(x.numpy())) if x.device.type == "cpu" else torch.sigmoid(x)
-
-
-def keys(system: Combination, of: Scored) -> Keys:
-    """The keys by which candidates are ordered, before constraints and re-ranking.
-
-    λ = 0 is the raw score itself, so that pLogicNet* with λ = 0 is exactly pLogicNet. Else the first key is
-    σ(s) + λ·p_w in float64 (Eq. 10) and the raw score breaks the ties that σ's saturation makes. Whatever the system,
-    of candidates that no rule reaches the one with the higher score is never below: all that follows relies on it.
-    """
-    score = of.wide_score
-    if not system.neural:
-        return Keys(of.p_w, of.evidence)  # log-odds tell apart what p_w rounds to one
-    if system.rule_share == 0:
-        return Keys(score, score)
-    if system.combine == "probability":
-        return Keys(of.q + system.rule_share * of.p_w, score)
-    return Keys(score + system.rule_share * of.evidence, score)
-
-
-def levels(order: Combination | ByProbability, of: Scored) -> list[torch.Tensor]:
-    """What candidates are ordered by: the first, among its equals the second, and so on; before constraints.
-
-    Example:
-        >>> nothing = Scored.plain(torch.zeros(1), torch.zeros(1, dtype=torch.float64))
-        >>> by_probability = ByProbability(Calibration(0, 1, 0, 0), Combination())
-        >>> len(levels(Combination(), nothing)), len(levels(by_probability, nothing))
-        (2, 3)
-    """
-    if isinstance(order, Combination):
-        key = keys(order, of)
-        return [key.first, key.second]
-    return [sigmoid(_log_odds(order.calibration, of)), *levels(order.ties, of)]
-
-
-def _log_odds(c: Calibration, of: Scored) -> torch.Tensor:
-    """What `Calibration.log_odds` says of candidates."""
-    odds = c.intercept + c.score * of.wide_score
-    odds = torch.where(of.reached, odds + c.p_w * of.p_w + c.reached, odds)
-    if not of.lacking.any():
-        return odds
-    by_rules = torch.where(of.reached, of.p_w, 0.0)
-    if c.alone is None:
-        return torch.where(of.lacking, by_rules.logit(), odds)
-    alone = c.alone.intercept + c.alone.p_w * by_rules + torch.where(of.reached, c.alone.reached, 0.0)
-    return torch.where(of.lacking, alone, odds)
-
-
-@dataclass(frozen=True)
-class Queries:
-    """A batch of queries of one side with all that systems need, computed once.
-
-    Most candidates are plain: no rule reaches them, and they are ordered by their score. What needs more than that is
-    listed: known candidates, which do not compete, and special ones, those that are not known and that a rule reaches
-    or a constraint rules out, or that have no score.
-
-    Attributes:
-        score: (queries, entities), the neural model's scores with -∞ for all that is known.
-        asked: the scores of the candidates that were asked for, known or not.
-        base: the base of each query's relation.
-        rivals: how many candidates each query has that are not known.
-        starts: query i has the special candidates from starts[i] to starts[i + 1].
-        owner, candidate: the special candidates.
-        special: what is known of them.
-        barred: which of them a constraint rules out.
-    """
-
-    score: torch.Tensor
-    asked: torch.Tensor
-    base: torch.Tensor
-    rivals: torch.Tensor
-    starts: torch.Tensor
-    owner: torch.Tensor
-    candidate: torch.Tensor
-    special: Scored
-    barred: torch.Tensor
-
-    def last_of_best(self, n: int) -> torch.Tensor:
-        """The last two of each query's n highest scores: (queries, 2)."""
-        best = torch.topk(self.score, min(n, self.score.shape[1]), dim=1).values
-        return torch.nn.functional.pad(best, (1, 0), value=torch.inf)[:, -2:]
-
-    def leave_plain(self) -> None:
-        """Puts the special candidates at -∞ too, so that the score matrix holds the plain ones alone."""
-        self.score[self.owner, self.candidate] = -torch.inf
-
-
-def prepare(
-    neural: NeuralModel | None,
-    rules: RuleScores,
-    known_entity: IntArray,
-    relations: IntArray,
-    side: Side,
-    known: Pairs,
-    asked: Pairs = NOTHING,
-    whole: bool = False,
-) -> Queries:
-    """Scores a batch of queries, or the whole triples they make; `known` are the candidates that do not compete."""
-    n, entities = len(known_entity), rules.reached.entities
-    if neural is None:
-        score = torch.zeros(n, entities)
-    else:
-        score = (neural.score_answers if whole else neural.score_all)(known_entity, relations, side).contiguous()
-    base = rules.base[relations]
-    on = partial(to, score.device)
-
-    # a candidate is a place in the matrix: query · entities + entity
-    left_out = np.unique(known[0] * entities + known[1])
-    owners, reached, log_odds = rules.of_queries(known_entity, relations, side)
-    reached += owners * entities
-    loops = np.stack([known_entity, relations, known_entity], axis=1)
-    barred = np.flatnonzero(rules.forbidden(loops))
-    barred = barred * entities + known_entity[barred]
-    lacking = _lacking(neural, known_entity)
-    more = [places for places in (barred, lacking) if len(places)]
-    special = np.unique(np.concatenate([reached, *more])) if more else reached
-    special = special[_find(left_out, special) < 0]
-    row = _find(reached, special)
-    evidence = np.where(row >= 0, np.append(log_odds - base[owners], 0.0)[row], 0.0)
-
-    flat = score.view(-1)
-    asked_score, special_score = flat[on(asked[0] * entities + asked[1])], flat[on(special)]
-    flat[on(left_out)] = -torch.inf
-    return Queries(
-        score,
-        asked_score,
-        on(base),
-        on(entities - np.bincount(left_out // entities, minlength=n)),
-        on(np.searchsorted(special, np.arange(n + 1) * entities)),
-        on(special // entities),
-        on(special % entities),
-        Scored(special_score, on(base[special // entities]), on(evidence), on(row >= 0)),
-        on(_find(barred, special) >= 0),
-    )
-
-
-def _lacking(neural: NeuralModel | None, known_entity: IntArray) -> IntArray:
-    """The places of candidates without a score, because an entity has no vector."""
-    unscorable = None if neural is None else neural.unscorable
-    if unscorable is None or not unscorable.any():
-        return NOTHING[0]
-    return np.flatnonzero(unscorable[known_entity][:, None] | unscorable)
-
-
-def _find(places: IntArray, wanted: IntArray) -> IntArray:
-    """Where each stands among sorted places, -1 where it does not."""
-    if not len(places):
-        return np.full(len(wanted), -1, dtype=np.int64)
-    at = np.minimum(np.searchsorted(places, wanted), len(places) - 1)
-    return np.where(places[at] == wanted, at, -1)
-
-
-def to(device: torch.device, array: "np.ndarray[tuple[int, ...], np.dtype[np.generic]]") -> torch.Tensor:
-    """An array as a tensor on a device."""
-    return torch.from_numpy(np.ascontiguousarray(array)).to(device)

@@ -1,4 +1,4 @@
-"""Filtered ranking of test triples by any number of systems at once, and the figures that come of it."""
+"""Filtered ranking of the triples of a split by any number of orders at once."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -8,42 +8,14 @@ import numpy as np
 import torch
 
 from plogicnet.evaluation.batches import batch_size, device_of, in_batches, query_bytes
+from plogicnet.evaluation.candidates import Candidates, Queries, score_candidates, to
 from plogicnet.evaluation.counting import Counts, count_keys, count_scores
-from plogicnet.evaluation.orders import Combination, Keys, Queries, Scored, keys, prepare, to
-from plogicnet.graph import CATEGORIES, HEAD, RELATION, TAIL, Answers, FloatArray, IntArray, KnowledgeGraph, Side
+from plogicnet.evaluation.figures import Ranks
+from plogicnet.evaluation.orders import Combination, Keys, Scored
+from plogicnet.graph import HEAD, RELATION, SIDES, TAIL, Answers, IntArray, KnowledgeGraph, Side
 from plogicnet.mln import RuleScores
 from plogicnet.neural.protocol import NeuralModel
 from plogicnet.support.progress import Progress, silent
-
-SIDES: tuple[Side, Side] = ("head", "tail")
-
-
-@dataclass(frozen=True)
-class Ranks:
-    """The ranks of each triple's head (column 0) and tail (column 1): competitors better, and competitors level.
-
-    Example:
-        >>> Ranks(np.array([[0, 2]]), np.array([[0, 1]])).realistic
-        array([[1. , 3.5]])
-    """
-
-    better: IntArray
-    level: IntArray
-
-    @property
-    def optimistic(self) -> FloatArray:
-        """The truth stands first among its equals."""
-        return np.asarray(self.better + 1.0)
-
-    @property
-    def pessimistic(self) -> FloatArray:
-        """The truth stands last among its equals."""
-        return np.asarray(self.better + self.level + 1.0)
-
-    @property
-    def realistic(self) -> FloatArray:
-        """The mean of both, the headline."""
-        return np.asarray(self.better + self.level / 2 + 1.0)
 
 
 def filter_splits(split: str) -> list[str]:
@@ -61,37 +33,40 @@ def rank(
     split: str,
     neural: NeuralModel | None,
     rules: RuleScores,
-    systems: Mapping[str, Combination],
+    orders: Mapping[str, Combination],
     batch_memory_mb: int = 0,
     progress: Progress = silent,
     filtered: Sequence[str] = (),
 ) -> dict[str, Ranks]:
-    """Ranks the head and the tail of every triple of a split against all entities, for each system.
+    """Ranks the head and the tail of every triple of a split against all entities, by each order.
 
-    Facts of the splits named by `filtered` do not compete; unless told, all that is known then (see `filter_splits`).
-
-    A batch of queries takes `batch_memory_mb`, most of it only where rules reach most candidates; 0 is a quarter of
-    what is free, at most 256 MB (4 GB on a GPU). A batch that still does not fit is halved.
-
-    Example:
-        >>> rank(graph, "test", neural, rules, {"pLogicNet": Combination()})  # doctest: +SKIP
+    Args:
+        graph: the graph.
+        split: the split whose triples are ranked.
+        neural: the neural model; None: all scores are zero.
+        rules: the rule model's answers.
+        orders: the orders by name.
+        batch_memory_mb: the memory of a batch of queries, most of it used only where rules reach most candidates; 0:
+            a quarter of what is free, at most 256 MB (4 GB on a GPU). A batch that still does not fit is halved.
+        progress: shows the progress.
+        filtered: the splits whose facts do not compete; by default those of `filter_splits`.
     """
     triples = graph.split(split)
-    found = {name: np.zeros((len(triples), 2, 2), dtype=np.int64) for name in systems}
+    found = {name: np.zeros((len(triples), 2, 2), dtype=np.int64) for name in orders}
     size = batch_size(query_bytes(neural, len(graph.entities)), device_of(neural), batch_memory_mb)
     with progress(f"ranking {split}, queries", 2 * len(triples)) as advance:
         for side in SIDES:
             answers = graph.known(list(filtered) or filter_splits(split), side)
             known = TAIL if side == "head" else HEAD
-            order = np.lexsort((triples[:, known], triples[:, RELATION]))  # triples of one query stand together
+            by_query = np.lexsort((triples[:, known], triples[:, RELATION]))
 
             def work(
-                start: int, stop: int, side: Side = side, answers: Answers = answers, order: IntArray = order
+                start: int, stop: int, side: Side = side, answers: Answers = answers, order: IntArray = by_query
             ) -> None:
                 rows = order[start:stop]
-                contest = _contest(triples[rows], side, answers, neural, rules, systems.values())
-                counted = torch.stack([torch.stack(contest.count(s), 1) for s in systems.values()]).cpu().numpy()
-                for name, counts in zip(systems, counted, strict=True):
+                contest = _contest(triples[rows], side, answers, neural, rules, orders.values())
+                counted = torch.stack([torch.stack(contest.count(o), 1) for o in orders.values()]).cpu().numpy()
+                for name, counts in zip(orders, counted, strict=True):
                     found[name][rows, SIDES.index(side)] = counts
                 advance(stop - start)
 
@@ -103,84 +78,83 @@ def rank(
 class Contest:
     """Triples (the truths) of a batch of queries against all that is not known.
 
-    Plain candidates are counted by their raw scores, special ones by their keys; see `Queries`.
+    Plain candidates are counted by their raw scores, special ones by their keys; see `Candidates`.
 
     Attributes:
+        candidates: the candidates of the queries.
         row: the query of each truth.
         truth: what is known of the truths.
         lifted: the truths that a rule reaches.
         barred: whether a constraint rules a truth out.
-        best: for each number of candidates to re-rank, the last two of the best scores of each query.
+        best: for each window, the last two of the best scores of each query.
     """
 
-    queries: Queries
+    candidates: Candidates
     row: torch.Tensor
     truth: Scored
     lifted: torch.Tensor
     barred: torch.Tensor
     best: Mapping[int, torch.Tensor]
 
-    def count(self, system: Combination) -> Counts:
-        """How many candidates stand above each truth, and how many level with it."""
-        if system.rerank and system.neural and not system.by_score:
-            better, level = self._reranked(system)
-        else:
-            better, level = self._all(system)
-        if system.constraint:  # a truth that is ruled out stands below all others
-            better = torch.where(self.barred, self.queries.rivals[self.row], better)
+    def count(self, order: Combination) -> Counts:
+        """How many candidates are above each truth, and how many level with it."""
+        better, level = self._in_window(order) if order.window else self._all(order)
+        if order.constraint:  # a truth that is ruled out is below all others
+            better = torch.where(self.barred, self.candidates.rivals[self.row], better)
             level = level.masked_fill(self.barred, 0)
         return better, level
 
-    def _reranked(self, system: Combination) -> Counts:
-        """The system's order within the neural model's best, which are those that score no less than the n-th.
+    def _in_window(self, order: Combination) -> Counts:
+        """The order within the neural model's best n, which are those that score no less than the n-th.
 
         A truth above the n-th of the others moves that one out, so beside it are those no less than the one before.
         """
-        before, last = self.best[system.rerank].unbind(1)
+        before, last = self.best[order.window].unbind(1)
         score, last_here = self.truth.score, last[self.row]
-        moves, counts = (score > last_here), self._all(replace(system, rule_share=0.0))
+        moves, counts = (score > last_here), self._all(replace(order, rule_share=0.0))
         for here, least in ((moves, before), (score == last_here, last)):
-            inside = self._all(system, least)
+            inside = self._all(order, least)
             counts = (torch.where(here, inside[0], counts[0]), torch.where(here, inside[1], counts[1]))
         return counts
 
-    def _all(self, system: Combination, least: torch.Tensor | None = None) -> Counts:
+    def _all(self, order: Combination, least: torch.Tensor | None = None) -> Counts:
         """The counts among all candidates, or among those that score no less than a least score of each query."""
-        own, special = keys(system, self.truth), keys(system, self.queries.special)
-        if system.constraint:
-            special = special.barring(self.queries.barred)
+        there = self.candidates
+        own, special = order.keys(self.truth), order.keys(there.special)
+        if order.constraint:
+            special = special.barring(there.barred)
         if least is not None:
-            special = special.barring(self.queries.special.score < least[self.queries.owner])
-        above, level = self._plain(system, own, least)
-        ranges = self.queries.starts, special.first, special.second
+            special = special.barring(there.special.score < least[there.owner])
+        above, level = self._plain(order, own, least)
+        ranges = there.starts, special.first, special.second
         more_above, more_level = count_keys(*ranges, self.row, own.first, own.second)
         return above + more_above, level + more_level
 
-    def _plain(self, system: Combination, own: Keys, least: torch.Tensor | None) -> Counts:
+    def _plain(self, order: Combination, own: Keys, least: torch.Tensor | None) -> Counts:
         """The counts among plain candidates.
 
-        A truth that is plain itself is beaten by whatever scores higher, in every system. For one that a rule
-        reaches, the score from which on a plain candidate beats it is searched for.
+        A truth that is plain itself is beaten by every higher score, in every order. For one that a rule reaches, the
+        score from which on a plain candidate beats it is searched for.
         """
-        if not system.neural:
-            plain = (self.queries.rivals - self.queries.starts.diff())[self.row]
-            first = keys(system, Scored.plain(self.truth.score, self.truth.base)).first
+        if not order.neural:
+            plain = (self.candidates.rivals - self.candidates.starts.diff())[self.row]
+            first = order.keys(Scored.plain(self.truth.score, self.truth.base)).first
             return plain * (first > own.first), plain * (first == own.first)
         above, level = self._by_score
         at = self.lifted
-        if system.by_score or not len(at):
+        if order.by_score or not len(at):
             return above, level
         own, row, truth = Keys(own.first[at], own.second[at]), self.row[at], self.truth.score[at]
-        limit = _limit(system, own, self.truth.base[at])
+        limit = _limit(order, own, self.truth.base[at])
         if least is not None:
             limit = torch.maximum(limit, torch.nextafter(least[row], least.new_tensor(-torch.inf)))
-        more, same = count_scores(self.queries.score, row, limit)
-        equal = keys(system, Scored.plain(truth, self.truth.base[at])).first == own.first
+        more, same = count_scores(self.candidates.score, row, limit)
+        equal = order.keys(Scored.plain(truth, self.truth.base[at])).first == own.first
         return above.index_copy(0, at, more), level.index_copy(0, at, same * equal)
 
     @cached_property
     def _by_score(self) -> Counts:
-        return count_scores(self.queries.score, self.row, self.truth.score)
+        return count_scores(self.candidates.score, self.row, self.truth.score)
 
 
 def _contest(
@@ -189,77 +163,43 @@ def _contest(
     answers: Answers,
     neural: NeuralModel | None,
     rules: RuleScores,
-    systems: Iterable[Combination],
+    orders: Iterable[Combination],
 ) -> Contest:
     """Each distinct query is scored once; the truths' own scores are read from the same matrix as their rivals'."""
     known, asked = (TAIL, HEAD) if side == "head" else (HEAD, TAIL)
     distinct, row = np.unique(triples[:, RELATION] * answers.entities + triples[:, known], return_inverse=True)
     relations, entity = np.divmod(distinct, answers.entities)
-    owners, others, _ = answers.lookup(entity, relations)
-    queries = prepare(neural, rules, entity, relations, side, (owners, others), (row, triples[:, asked]))
-    device = queries.score.device
-    best = {s.rerank: queries.last_of_best(s.rerank) for s in systems if s.rerank}
-    queries.leave_plain()
+    left_out = answers.lookup(entity, relations)[:2]
+    queries, truths = Queries(entity, relations, side), (row, triples[:, asked])
+    candidates = score_candidates(neural, rules, queries, left_out, truths)
+    device = candidates.score.device
+    best = {o.window: candidates.last_of_best(o.window) for o in orders if o.window}
+    candidates.leave_plain()
     odds, reached = rules.of_triples(triples)
     base = rules.base[triples[:, RELATION]]
-    truth = Scored(queries.asked, to(device, base), to(device, odds - base), to(device, reached))
+    truth = Scored(candidates.asked, to(device, base), to(device, odds - base), to(device, reached))
     barred = to(device, rules.forbidden(triples))
-    return Contest(queries, to(device, row), truth, to(device, np.flatnonzero(reached)), barred, best)
+    return Contest(candidates, to(device, row), truth, to(device, np.flatnonzero(reached)), barred, best)
 
 
-def _limit(system: Combination, own: Keys, base: torch.Tensor) -> torch.Tensor:
+def _limit(order: Combination, own: Keys, base: torch.Tensor) -> torch.Tensor:
     """The highest float32 score with which a plain candidate does not beat a truth of these keys; -∞ if none is.
 
-    A search by halves over all float32 numbers, in their order: it asks `keys` and nothing else, so it draws the
-    line exactly where comparing every candidate's keys would.
+    A binary search over all float32 numbers in their order. It uses only the order's keys, so the limit is exactly
+    where comparing every candidate's keys would put it.
     """
     infinity = torch.tensor(torch.inf).view(torch.int32).item()
     low = torch.full_like(base, -infinity, dtype=torch.int64)
     high = torch.full_like(low, infinity)
     for _ in range(33):
         middle = (low + high + 1) >> 1
-        plain = keys(system, Scored.plain(_float(middle), base))
+        plain = order.keys(Scored.plain(_float(middle), base))
         beaten = (plain.first > own.first) | ((plain.first == own.first) & (plain.second > own.second))
         low, high = torch.where(beaten, low, middle), torch.where(beaten, middle - 1, high)
     return _float(low)
 
 
 def _float(number: torch.Tensor) -> torch.Tensor:
-    """The float32 that stands so many places above zero (below, where negative)."""
+    """The float32 that is so many places above zero (below, where negative)."""
     size = number.abs().to(torch.int32).view(torch.float32)
     return torch.where(number < 0, -size, size)
-
-
-def summary(ranks: FloatArray) -> dict[str, float]:
-    """MR, MRR and Hits@1/3/10 of some ranks; zeros for none.
-
-    Example:
-        >>> summary(np.array([1.0, 4.0]))["mrr"]
-        0.625
-    """
-    if not ranks.size:
-        return dict.fromkeys(("mr", "mrr", "hits_at_1", "hits_at_3", "hits_at_10"), 0.0)
-    figures = {"mr": float(ranks.mean()), "mrr": float((1.0 / ranks).mean())}
-    return figures | {f"hits_at_{k}": float((ranks <= k).mean()) for k in (1, 3, 10)}
-
-
-def report(graph: KnowledgeGraph, split: str, ranks: Ranks) -> dict[str, object]:
-    """All figures of one system: overall under three tie policies, by side, relation and category.
-
-    Example:
-        >>> report(graph, "test", ranks)["mrr"]  # doctest: +SKIP
-    """
-    realistic, relations = ranks.realistic, graph.split(split)[:, RELATION]
-    category = np.array([CATEGORIES.index(c) for c in graph.relation_categories])[relations]
-
-    def of(rows: Iterable[object]) -> dict[str, float]:
-        return summary(realistic[np.asarray(rows)])
-
-    return {
-        **summary(realistic),
-        "optimistic": summary(ranks.optimistic),
-        "pessimistic": summary(ranks.pessimistic),
-        "by_side": {side: summary(realistic[:, column]) for column, side in enumerate(SIDES)},
-        "by_relation": {graph.relations.names[r]: of(relations == r) for r in np.unique(relations)},
-        "by_category": {name: of(category == i) for i, name in enumerate(CATEGORIES) if (category == i).any()},
-    }

@@ -1,28 +1,41 @@
-"""Figures of several seeds together: mean and standard deviation."""
+"""Figures of several seeds together; the only mean and standard deviation of measured values."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+import statistics
+from collections.abc import Sequence
 
-import numpy as np
+from plogicnet.evaluation.figures import SplitFigures
+from plogicnet.evaluation.metrics import METRICS
 
-FIGURES = ("mr", "mrr", "hits_at_1", "hits_at_3", "hits_at_10")
+mean = statistics.fmean
 
 
-def over_seeds(reports: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, dict[str, float]]]:
-    """For each system and figure, the mean over reports and the standard deviation (of a sample; 0 for one).
+def sd(values: Sequence[float]) -> float:
+    """The standard deviation of a sample; 0 of one value.
 
     Example:
-        >>> figures = dict.fromkeys(FIGURES, 1.0)
-        >>> over_seeds([{"plogicnet": figures}, {"plogicnet": figures}])["plogicnet"]["mrr"]
-        {'mean': 1.0, 'sd': 0.0}
+        >>> sd([1.0, 3.0, 5.0]), sd([1.0])
+        (2.0, 0.0)
     """
-    systems = [name for name, figures in reports[0].items() if isinstance(figures, Mapping) and "mrr" in figures]
+    return statistics.stdev(values) if len(values) > 1 else 0.0
+
+
+def mean_and_sd(values: Sequence[float]) -> dict[str, float]:
+    """Both, for JSON.
+
+    Example:
+        >>> mean_and_sd([1.0, 3.0, 5.0])
+        {'mean': 3.0, 'sd': 2.0}
+    """
+    return {"mean": mean(values), "sd": sd(values)}
+
+
+def over_seeds(reports: Sequence[SplitFigures]) -> dict[str, dict[str, dict[str, float]]]:
+    """For each ranking and metric, the mean and the standard deviation over the reports."""
     return {
-        name: {figure: _mean_and_sd([report[name][figure] for report in reports]) for figure in FIGURES}
-        for name in systems
+        name: {
+            key: mean_and_sd([report.rankings[name].overall[key] for report in reports])
+            for key in (metric.key for metric in METRICS.values())
+            if all(key in report.rankings[name].overall for report in reports)
+        }
+        for name in reports[0].rankings
     }
-
-
-def _mean_and_sd(values: Sequence[float]) -> dict[str, float]:
-    sd = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
-    return {"mean": float(np.mean(values)), "sd": sd}

@@ -1,106 +1,76 @@
 """The best answers to many queries at once."""
 
-from dataclasses import dataclass
-
 import numpy as np
 import torch
 from numba import njit
 
 from plogicnet.evaluation.batches import batch_size, device_of, in_batches, query_bytes
+from plogicnet.evaluation.candidates import NOTHING, Candidates, Queries, score_candidates
 from plogicnet.evaluation.counting import ROWS_AT_ONCE, spread
-from plogicnet.evaluation.orders import NOTHING, ByProbability, Combination, Queries, Scored, levels, prepare
-from plogicnet.graph import Answers, BoolArray, FloatArray, IntArray, Side
+from plogicnet.evaluation.orders import Order, Scored
+from plogicnet.graph import Answers, FloatArray, IntArray
 from plogicnet.mln import RuleScores
 from plogicnet.neural.protocol import NeuralModel
-from plogicnet.support.progress import Progress, silent
-
-
-@dataclass(frozen=True)
-class Top:
-    """The best answers to each query, best first: arrays (queries, k).
-
-    Attributes:
-        entities: the answers; -1 where there are no more.
-        known: which of them are known facts.
-    """
-
-    entities: IntArray
-    known: BoolArray
 
 
 def top_k(
     neural: NeuralModel | None,
     rules: RuleScores,
-    system: Combination | ByProbability,
-    known_entity: IntArray,
-    relations: IntArray,
-    side: Side,
+    order: Order,
+    queries: Queries,
     k: int,
     known: Answers | None = None,
-    filtered: bool = True,
     batch_memory_mb: int = 0,
-    progress: Progress = silent,
-) -> Top:
-    """The k best answers to each query (known entity, relation), by a system or by calibrated probability.
+) -> IntArray:
+    """The k best answers to each query, best first; -1 where there are no more. Known answers are left out.
 
-    Answers that stand level are given in the order of their numbers. Known facts are left out, or marked only.
-
-    Example:
-        >>> top_k(neural, rules, Combination(), heads, relations, "tail", k=10)  # doctest: +SKIP
+    Answers that are level come in the order of their numbers.
     """
     entities = rules.reached.entities
-    if isinstance(system, Combination) and not system.neural:
+    if not order.neural:
         neural = None  # all scores are zero then, and what no rule tells apart comes in the order of its numbers
     k = min(k, entities)
-    top = Top(np.full((len(known_entity), k), -1), np.zeros((len(known_entity), k), dtype=bool))
+    found = np.full((len(queries), k), -1)
     size = batch_size(query_bytes(neural, entities), device_of(neural), batch_memory_mb)
-    with progress("answering, queries", len(known_entity)) as advance:
 
-        def work(start: int, stop: int) -> None:
-            part, about = known_entity[start:stop], relations[start:stop]
-            facts = known.lookup(part, about)[:2] if known else NOTHING
-            left_out = facts if filtered else NOTHING
-            whole = isinstance(system, ByProbability)  # probabilities are fitted to the scores of whole triples
-            queries = prepare(neural, rules, part, about, side, left_out, whole=whole)
-            found = _best(queries, system, k).cpu().numpy()
-            top.entities[start:stop] = found
-            marked = np.isin(np.arange(len(part))[:, None] * entities + found, facts[0] * entities + facts[1])
-            top.known[start:stop] = marked & (found >= 0)
-            advance(stop - start)
+    def work(start: int, stop: int) -> None:
+        part = queries.between(start, stop)
+        left_out = NOTHING if known is None else known.lookup(part.known, part.relations)[:2]
+        candidates = score_candidates(neural, rules, part, left_out, whole_triples=order.whole_triples)
+        found[start:stop] = _best(candidates, order, k).cpu().numpy()
 
-        in_batches(work, len(known_entity), size)
-    return top
-
-
-def _best(queries: Queries, system: Combination | ByProbability, k: int) -> torch.Tensor:
-    """The k best of each query: among its k best plain candidates and all special ones."""
-    n = len(queries.score)
-    rerank = system.rerank if isinstance(system, Combination) and system.neural and not system.by_score else 0
-    least = queries.last_of_best(rerank)[:, 1] if rerank else queries.score.new_full((n,), -torch.inf)
-    queries.leave_plain()
-    score, candidate = highest(queries.score, k)
-    owner = torch.arange(n, device=score.device)[:, None].expand_as(candidate)
-    there = score > -torch.inf
-    plain = Scored.plain(score[there], queries.base[owner[there]])
-    bars = not isinstance(system, Combination) or system.constraint
-    barred = queries.barred & bars
-    special = [level.masked_fill(barred, -torch.inf) for level in levels(system, queries.special)]
-    both = [torch.cat(level) for level in zip(levels(system, plain), special, strict=True)]
-    scores = torch.cat([plain.score, queries.special.score])
-    owner, candidate = torch.cat([owner[there], queries.owner]), torch.cat([candidate[there], queries.candidate])
-    below = (scores < least[owner]) & (both[-1] > -torch.inf)
-    order = _order(owner, [both[0].masked_fill(below, -torch.inf), *both[1:]], candidate)
-    owner, candidate = owner[order], candidate[order]
-    place = torch.arange(len(owner), device=owner.device) - torch.searchsorted(owner, owner)
-    found = torch.full((n, k), -1, device=owner.device)
-    first = place < k
-    found[owner[first], place[first]] = candidate[first]
+    in_batches(work, len(queries), size)
     return found
 
 
-def _order(owner: torch.Tensor, by: list[torch.Tensor], candidate: torch.Tensor) -> torch.Tensor:
+def _best(candidates: Candidates, order: Order, k: int) -> torch.Tensor:
+    """The k best of each query: among its k best plain candidates and all special ones."""
+    n = len(candidates.score)
+    window = order.window
+    least = candidates.last_of_best(window)[:, 1] if window else candidates.score.new_full((n,), -torch.inf)
+    candidates.leave_plain()
+    score, entity = highest(candidates.score, k)
+    owner = torch.arange(n, device=score.device)[:, None].expand_as(entity)
+    there = score > -torch.inf
+    plain = Scored.plain(score[there], candidates.base[owner[there]])
+    barred = candidates.barred & order.constraint
+    special = [level.masked_fill(barred, -torch.inf) for level in order.levels(candidates.special)]
+    both = [torch.cat(level) for level in zip(order.levels(plain), special, strict=True)]
+    scores = torch.cat([plain.score, candidates.special.score])
+    owner, entity = torch.cat([owner[there], candidates.owner]), torch.cat([entity[there], candidates.entity])
+    below = (scores < least[owner]) & (both[-1] > -torch.inf)
+    sorted_ = _order(owner, [both[0].masked_fill(below, -torch.inf), *both[1:]], entity)
+    owner, entity = owner[sorted_], entity[sorted_]
+    place = torch.arange(len(owner), device=owner.device) - torch.searchsorted(owner, owner)
+    found = torch.full((n, k), -1, device=owner.device)
+    first = place < k
+    found[owner[first], place[first]] = entity[first]
+    return found
+
+
+def _order(owner: torch.Tensor, by: list[torch.Tensor], entity: torch.Tensor) -> torch.Tensor:
     """By query, then keys from high to low, then number."""
-    keys = [candidate, *(-key for key in reversed(by)), owner]
+    keys = [entity, *(-key for key in reversed(by)), owner]
     return torch.from_numpy(np.lexsort([key.cpu().numpy() for key in keys])).to(owner.device)
 
 

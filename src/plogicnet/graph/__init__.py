@@ -1,18 +1,23 @@
-"""Triples, vocabularies and indexes; readers; benchmark data sets; the demo family."""
+"""Triples, vocabularies and indexes; files of graphs (`io`); benchmark data sets (`datasets`); the demo family.
+
+Other packages import from here; the list of data sets from `datasets.registry`.
+"""
 
 from plogicnet.graph.family import demo_family
 from plogicnet.graph.io.dictionaries import read_labels
 from plogicnet.graph.io.questions import read_queries, read_triples
 from plogicnet.graph.io.readers import COLUMNS
-from plogicnet.graph.io.sources import add_facts, make_graph, open_graph
+from plogicnet.graph.io.sources import add_facts, make_graph
 from plogicnet.graph.io.unpacking import read_parquet
 from plogicnet.graph.io.writers import iri, quoted, write_graph
 from plogicnet.graph.knowledge_graph import CATEGORIES, SPLITS, KnowledgeGraph
+from plogicnet.graph.opening import open_graph
 from plogicnet.graph.splitting import parse_shares, split_triples
 from plogicnet.graph.triples import (
     HEAD,
     OPEN,
     RELATION,
+    SIDES,
     TAIL,
     Answers,
     BoolArray,
@@ -32,6 +37,7 @@ __all__ = [
     "HEAD",
     "OPEN",
     "RELATION",
+    "SIDES",
     "SPLITS",
     "TAIL",
     "Answers",

@@ -178,7 +178,7 @@ def demo_family(seed: int = 0) -> KnowledgeGraph:
     valid_end = train_end + round(VALID_SHARE * len(truth))
     train = shuffled[:train_end]
     train += _wrong_facts(rng, train, truth)
-    train = [train[i] for i in rng.permutation(len(train))]  # nothing tells the wrong ones by their place
+    train = [train[i] for i in rng.permutation(len(train))]  # so that the wrong ones are not recognised by their place
     return KnowledgeGraph.from_names(train, shuffled[train_end:valid_end], shuffled[valid_end:], name="family")
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from plogicnet.graph.triples import (
     HEAD,
     RELATION,
+    SIDES,
     TAIL,
     Answers,
     BoolArray,
@@ -149,8 +150,7 @@ class KnowledgeGraph:
 
     @cached_property
     def _observed_answers(self) -> dict[Side, Answers]:
-        sides: tuple[Side, Side] = ("head", "tail")
-        return {side: self.known(["train"], side) for side in sides}
+        return {side: self.known(["train"], side) for side in SIDES}
 
     def __deepcopy__(self, memo: object) -> "KnowledgeGraph":
         return self  # it never changes

@@ -35,7 +35,7 @@ def split_triples(graph: KnowledgeGraph, shares: Shares, seed: int) -> Knowledge
 
     In a shuffled order, a triple that shows a new entity or relation is kept for train; valid and test are drawn from
     the others. Where those are too few, triples that train should keep are given away all the same, and the number of
-    entities and relations that train then lacks is said.
+    entities and relations that train then lacks is logged as a warning.
 
     Example:
         >>> rows = [(str(i % 7), "r", str(i % 5)) for i in range(35)]
@@ -53,8 +53,8 @@ def split_triples(graph: KnowledgeGraph, shares: Shares, seed: int) -> Knowledge
     kept = np.ones(len(triples), dtype=bool)
     kept[valid] = kept[test] = False
     if not kept.any():
-        told = many(len(triples), "triple is", "triples are")
-        raise InputError(f"{graph.name}: {told} too few to be split by {shares}")
+        count = many(len(triples), "triple is", "triples are")
+        raise InputError(f"{graph.name}: {count} too few to be split by {shares}")
     result = replace(graph, train=triples[kept], valid=triples[valid], test=triples[test])
     if int(needed.sum()) > int(kept.sum()):
         log.warning("%s: too few triples to show train every name; see the counts that follow", graph.name)

@@ -13,6 +13,8 @@ FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 Side = Literal["head", "tail"]
 """Which end of a triple is asked for: (?, r, t) is side "head", (h, r, ?) is side "tail"."""
+SIDES: tuple[Side, Side] = ("head", "tail")
+"""Both sides in the order of columns and reports."""
 
 HEAD, RELATION, TAIL = 0, 1, 2
 OPEN = -1
@@ -130,6 +132,6 @@ def triple_keys(triples: IntArray, entities: int) -> IntArray:
     """
     highest = int(triples[:, RELATION].max(initial=0)) + 1
     if highest * entities**2 >= 2**63:
-        raise InputError(f"{highest:,} relations over {entities:,} entities are more than 64-bit keys can tell apart")
+        raise InputError(f"{highest:,} relations over {entities:,} entities do not fit into 64-bit keys")
     keys: IntArray = (triples[:, RELATION] * entities + triples[:, HEAD]) * entities + triples[:, TAIL]
     return keys

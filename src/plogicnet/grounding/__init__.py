@@ -1,25 +1,9 @@
-"""From rules and a graph to mined rules, hidden triples and groundings, by walking chains of relations, or by SQL."""
+"""From rules and a graph to mined rules, hidden triples and groundings; engines do the work.
 
-from plogicnet.grounding.groundings import Groundings, chains_of, ground_network
-from plogicnet.grounding.mining import Mined, mine, mine_constraints
-from plogicnet.grounding.network import Network
-from plogicnet.grounding.rulebook import find_rules
-from plogicnet.grounding.walks import Chain, Counting, Move, World, chain_of, ground, two_step_paths
+Light to import: an engine is imported when it is first used.
+"""
 
-__all__ = [
-    "Chain",
-    "Counting",
-    "Groundings",
-    "Mined",
-    "Move",
-    "Network",
-    "World",
-    "chain_of",
-    "chains_of",
-    "find_rules",
-    "ground",
-    "ground_network",
-    "mine",
-    "mine_constraints",
-    "two_step_paths",
-]
+from plogicnet.config import ENGINES
+
+ENGINES.register("native", "plogicnet.grounding.native.engine:NATIVE")
+ENGINES.register("sql", "plogicnet.grounding.sql.duckdb:SQL")

@@ -1,20 +1,17 @@
-"""The ground network of a graph and its rules: as a whole once that is asked for, or around one triple alone."""
+"""The ground network of a graph and its rules: which engine grounds which rule, and whether the groundings fit."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from importlib.util import find_spec
 
 import numpy as np
 
-from plogicnet import config
-from plogicnet.graph import FloatArray, IntArray, KnowledgeGraph, TripleSet
-from plogicnet.grounding.groundings import Groundings, expected_groundings, ground_network
-from plogicnet.grounding.sql import clause_of, count_sql, ground_sql, ground_triple_sql
-from plogicnet.grounding.walks import Chain, Counting, World, chain_of, count, ground
+from plogicnet.config import Config
+from plogicnet.graph import FloatArray, IntArray, KnowledgeGraph
+from plogicnet.grounding.engine import AUTO, Counting, Engine, Explain, Job, Resources, engines
+from plogicnet.grounding.groundings import Grounded, Groundings
 from plogicnet.rules import Rule
 from plogicnet.support.errors import InputError
-from plogicnet.support.memory import allowed_bytes, engine_mb, require_bytes
+from plogicnet.support.memory import allowed_bytes, require_bytes
 from plogicnet.support.progress import Progress, silent
 
 GROUNDING_BYTES = 100
@@ -24,17 +21,26 @@ FOUND_BYTES = 45
 
 
 @dataclass(frozen=True)
+class Part:
+    """Some rules, by their numbers, and the engine that grounds them."""
+
+    engine: Engine
+    numbers: list[int]
+
+
+@dataclass(frozen=True)
 class Network:
-    """The groundings of rules in a graph; chains go to the native engine, other clauses to the SQL engine.
+    """The groundings of rules in a graph; with `auto`, the first engine that supports a rule grounds it.
 
     Attributes:
         linked: whether hidden triples can be premises too.
+        engine: grounding.engine.
 
     Example:
         >>> from plogicnet.rules import parse_rule
         >>> graph = KnowledgeGraph.from_names([("a", "husband", "b"), ("c", "wife", "d")])
         >>> network = Network(graph, (parse_rule("husband(X, Y) => wife(Y, X)"),), "distinct")
-        >>> len(network.groundings.hidden), network.of_triple(graph.numbers("b", "wife", "a"))[0].tolist()
+        >>> len(network.grounded.hidden), network.of_triple(graph.numbers("b", "wife", "a"))[0].tolist()
         (1, [[[0, 0, 1]]])
     """
 
@@ -42,133 +48,133 @@ class Network:
     rules: tuple[Rule, ...]
     counting: Counting
     linked: bool = False
-    settings: config.Grounding = field(default_factory=config.Grounding)
-    threads: int = 0
-    progress: Progress = field(default=silent, repr=False, compare=False)
+    engine: str = AUTO
+    resources: Resources = field(default_factory=Resources)
+
+    @classmethod
+    def of(
+        cls,
+        graph: KnowledgeGraph,
+        rules: tuple[Rule, ...],
+        config: Config,
+        linked: bool = False,
+        progress: Progress = silent,
+    ) -> "Network":
+        """The network that the settings ask for."""
+        resources = Resources(config.threads, config.grounding.memory_mb, progress)
+        return cls(graph, rules, config.rules.counting, linked, config.grounding.engine, resources)
+
+    @cached_property
+    def grounded(self) -> Grounded:
+        """O ∪ H and all groundings, in memory or on disk as the engine has them."""
+        if self._in_memory:
+            self.require_memory()
+        found = [(part.numbers, self._ground(part)) for part in self._grounding_parts]
+        if len(found) == 1:
+            return found[0][1]
+        return Groundings.joined([(numbers, part.arrays()) for numbers, part in found], self.graph.observed)
 
     @cached_property
     def groundings(self) -> Groundings:
-        """Every grounding, and the hidden triples."""
-        self.require_memory()
-        walked, joined = self._walked, self._joined
-        # where hidden triples can be premises, each engine would need the hidden triples of the other
-        if not walked or (joined and self.linked):
-            walked, joined = [], list(range(len(self.rules)))
-        observed = self.graph.observed
-        parts = []
-        if walked or not joined:
-            chains = [self._chain(i) for i in walked]
-            numbers = np.array(walked, dtype=np.int64)
-
-            def check(world: World) -> None:
-                """With hidden premises there are more groundings than O alone has."""
-                expected = np.zeros(len(self.rules))
-                expected[numbers] = expected_groundings(world, chains)
-                self._refuse_beyond_memory(expected)
-
-            native = ground_network(observed, chains, self.counting, self.linked, self.threads, self.progress, check)
-            parts.append((walked, native))
-        if joined:
-            clauses = [clause_of(self.rules[i], self.graph) for i in joined]
-            by_sql = ground_sql(
-                observed, clauses, self.counting, self.linked, self.threads, self.progress, self._sql_memory
-            )
-            parts.append((joined, by_sql))
-        return parts[0][1] if len(parts) == 1 else _merged(parts, observed, len(self.rules))
+        """The unmerged form in memory; raises an InputError where it does not fit."""
+        if not self._in_memory:
+            known = self.__dict__.get("grounded")
+            self._admit(self.expected() if known is None else known.rule_counts.astype(np.float64))
+        return self.grounded.arrays()
 
     def of_triple(self, triple: IntArray) -> dict[int, IntArray]:
-        """The groundings that conclude one triple from observed facts: for each rule, its premises, (n, premises, 3).
-
-        The whole network is not built for it.
-        """
-        facts = self.graph.observed
-        head, relation, tail = (int(part) for part in triple)
+        """The groundings that conclude one triple from observed facts: for each rule, its premises; see `Explain`."""
         found: dict[int, IntArray] = {}
-        for i in self._walked:
-            if self._chain(i).relation == relation:
-                walks = list(ground(self.world, self._chain(i), self.counting, start=head, end=tail))
-                found[i] = facts.triples[np.concatenate([w.premises for w in walks])]
-        joined = [i for i in self._joined if self.graph.relations.id(self.rules[i].head.relation) == relation]
-        if joined:
-            clauses = [clause_of(self.rules[i], self.graph) for i in joined]
-            asked = (head, relation, tail)
-            by_sql = ground_triple_sql(facts, clauses, asked, self.counting, self.threads, self._sql_memory)
-            for at, i in enumerate(joined):
-                rows = by_sql.premises[by_sql.rule == at][:, : len(self.rules[i].body)]
-                found[i] = np.where((rows >= 0)[:, :, None], by_sql.triples.triples[rows], -1)
-        return {i: found[i] for i in sorted(found) if len(found[i])}
+        for part, explain in self._explained:
+            found |= {part.numbers[i]: premises for i, premises in explain(triple).items()}
+        return dict(sorted(found.items()))
 
     def counts(self) -> tuple[IntArray, IntArray]:
         """Support and hits of each rule."""
         self.require_memory()
         support, hits = np.zeros((2, len(self.rules)), dtype=np.int64)
-        with self.progress("counting written rules", len(self._walked)) as advance:
-            for i in self._walked:
-                support[i], hits[i] = count(self.world, self._chain(i), self.counting)
-                advance()
-        if self._joined:
-            support[self._joined], hits[self._joined] = self._counted_by_sql(self.counting)
+        for part in self._parts:
+            support[part.numbers], hits[part.numbers] = part.engine.count(self._job(part, self.resources))
         return support, hits
-
-    def require_engines(self) -> None:
-        """Says before any work which rule needs an engine that is not there."""
-        if self._joined and find_spec("duckdb") is None:
-            rule = self.rules[self._joined[0]]
-            why = "is no chain of relations, so" if rule.chain is None else "is to go to the SQL engine:"
-            raise InputError(f"{rule} {why} it needs DuckDB; install it with: pip install 'plogicnet[sql]'")
 
     def expected(self) -> FloatArray:
         """How many groundings each rule has, self-supporting ones counted: what grounding will cost."""
         expected = np.zeros(len(self.rules))
-        expected[self._walked] = expected_groundings(self.world, [self._chain(i) for i in self._walked])
-        if self._joined:
-            expected[self._joined] = self._counted_by_sql("paths")[0]
+        quiet = replace(self.resources, progress=silent)
+        for part in self._parts:
+            expected[part.numbers] = part.engine.expect(self._job(part, quiet))
         return expected
 
-    @cached_property
-    def world(self) -> World:
-        """The observed facts, indexed for walking in both directions."""
-        return World(self.graph.observed)
-
-    @cached_property
-    def _walked(self) -> list[int]:
-        """The rules that the native engine grounds."""
-        if self.settings.engine == "sql":
-            return []
-        general = [rule for rule in self.rules if rule.chain is None]
-        if general and self.settings.engine == "native":
-            raise InputError(
-                f"{general[0]}: the native engine grounds chains of relations only; --set grounding.engine=auto"
-                " sends other rules to the SQL engine"
-            )
-        return [i for i, rule in enumerate(self.rules) if rule.chain is not None]
-
-    @cached_property
-    def _joined(self) -> list[int]:
-        """The rules that the SQL engine grounds."""
-        walked = set(self._walked)
-        return [i for i in range(len(self.rules)) if i not in walked]
-
-    @cached_property
-    def _chains(self) -> dict[int, Chain]:
-        return {i: chain_of(self.rules[i], self.graph.relations) for i in self._walked}
-
-    def _chain(self, number: int) -> Chain:
-        return self._chains[number]
-
-    @property
-    def _sql_memory(self) -> int:
-        return engine_mb(self.settings.memory_mb)
-
-    def _counted_by_sql(self, counting: Counting) -> tuple[IntArray, IntArray]:
-        clauses = [clause_of(self.rules[i], self.graph) for i in self._joined]
-        return count_sql(self.graph.observed, clauses, counting, self.threads, memory_mb=self._sql_memory)
+    def require_engines(self) -> None:
+        """Raises an InputError where a rule needs an engine that does not work here."""
+        for part in self._parts:
+            try:
+                part.engine.require()
+            except InputError as error:
+                raise InputError(f"{self.rules[part.numbers[0]]}: {error}") from None
 
     def require_memory(self) -> None:
-        """Refuses, before any is made, more groundings than the memory holds."""
-        self._refuse_beyond_memory(self.expected())
+        """Raises an InputError where there are more groundings than the memory holds, before any is made."""
+        self._admit(self.expected())
 
-    def _refuse_beyond_memory(self, expected: FloatArray) -> None:
+    @cached_property
+    def _parts(self) -> list[Part]:
+        """The rules by the engine that grounds each."""
+        parts: dict[str, Part] = {}
+        for number, rule in enumerate(self.rules):
+            for name, engine in engines(self.engine):
+                if engine.supports(rule):
+                    parts.setdefault(name, Part(engine, [])).numbers.append(number)
+                    break
+            else:
+                raise InputError(f"{rule}: {self._refusal()}")
+        return list(parts.values())
+
+    @cached_property
+    def _grounding_parts(self) -> list[Part]:
+        """The same for grounding: where hidden triples are premises, one engine must know all of them."""
+        if self._parts and not (self.linked and len(self._parts) > 1):
+            return self._parts
+        return [Part(self._engine_of_all(), list(range(len(self.rules))))]
+
+    @property
+    def _in_memory(self) -> bool:
+        """Whether `grounded` holds every grounding in memory."""
+        return len(self._grounding_parts) > 1 or self._grounding_parts[0].engine.in_memory
+
+    def _refusal(self) -> str:
+        if self.engine == AUTO:
+            return "no engine grounds such a rule"
+        [(name, engine)] = engines(self.engine)
+        return f"the {name} engine grounds {engine.scope}; --set grounding.engine=auto sends other rules to another one"
+
+    def _engine_of_all(self) -> Engine:
+        """The first engine that supports all rules."""
+        for _, engine in engines(self.engine):
+            if all(engine.supports(rule) for rule in self.rules):
+                return engine
+        raise InputError(
+            "no engine grounds all of these rules, as mln.blanket=full and mln.hidden_premises=sampled need; leave"
+            f" {self.rules[self._parts[-1].numbers[0]]} out"
+        )
+
+    @cached_property
+    def _explained(self) -> list[tuple[Part, Explain]]:
+        """Each part with what explains a triple by it."""
+        return [(part, part.engine.explain(self._job(part, self.resources))) for part in self._parts]
+
+    def _job(self, part: Part, resources: Resources) -> Job:
+        return Job(self.graph, [self.rules[i] for i in part.numbers], self.counting, self.linked, resources)
+
+    def _ground(self, part: Part) -> Grounded:
+        def admit(expected: FloatArray) -> None:
+            every = np.zeros(len(self.rules))
+            every[part.numbers] = expected
+            self._admit(every)
+
+        return part.engine.ground(self._job(part, replace(self.resources, admit=admit)))
+
+    def _admit(self, expected: FloatArray) -> None:
         if not len(expected):
             return
         worst = int(np.argmax(expected))
@@ -177,27 +183,10 @@ class Network:
             f"up to {expected.sum():,.0f} groundings",
             f"raise rules.min_precision, or leave rules out; the most, {expected[worst]:,.0f}, has {self.rules[worst]}",
         )
-        needed, allowed = expected.sum() * GROUNDING_BYTES, allowed_bytes(self.settings.memory_mb)
+        needed, allowed = expected.sum() * GROUNDING_BYTES, allowed_bytes(self.resources.memory_mb)
         if needed > allowed:
             raise InputError(
                 f"the rules have up to {expected.sum():,.0f} groundings, which take about {needed / 2**20:,.0f} MB,"
                 f" and {allowed / 2**20:,.0f} MB are allowed (grounding.memory_mb). The most, {expected[worst]:,.0f},"
                 f" has {self.rules[worst]}. Raise rules.min_precision, leave such rules out, or allow more"
             )
-
-
-def _merged(parts: Sequence[tuple[list[int], Groundings]], observed: TripleSet, rules: int) -> Groundings:
-    """The groundings of several engines over all their triples, in the order of rules."""
-    keys = np.unique(np.concatenate([part.triples.keys for _, part in parts]))
-    triples = TripleSet.of_keys(keys, observed.entities)
-    width = max(part.premises.shape[1] for _, part in parts)
-    columns = []
-    for numbers, part in parts:
-        rows = np.append(np.searchsorted(keys, part.triples.keys), -1)  # the padding stays -1
-        missing = width - part.premises.shape[1]
-        premises = np.pad(rows[part.premises], ((0, 0), (0, missing)), constant_values=-1)
-        columns.append((np.array(numbers, dtype=np.int64)[part.rule], rows[part.hypothesis], premises))
-    rule, hypothesis, premises = (np.concatenate(column) for column in zip(*columns, strict=True))
-    order = np.argsort(rule, kind="stable")
-    is_observed = observed.contains_keys(keys)
-    return Groundings(triples, is_observed, rule[order], hypothesis[order], premises[order], rules)

@@ -8,12 +8,10 @@ import numpy as np
 
 from plogicnet.config import Config
 from plogicnet.graph import HEAD, RELATION, TAIL, KnowledgeGraph
-from plogicnet.grounding.mining import Mined, mine
+from plogicnet.grounding.engine import Mined, Resources, engines
 from plogicnet.grounding.network import Network
-from plogicnet.grounding.sql import mine_sql
 from plogicnet.rules import Rule, RuleTable, Statement
 from plogicnet.support.errors import many
-from plogicnet.support.memory import engine_mb
 from plogicnet.support.progress import Progress, silent
 
 log = logging.getLogger(__name__)
@@ -33,13 +31,11 @@ def find_rules(
         [('husband(X, Y) => wife(Y, X)', False), ('wife(X, Y) => husband(Y, X)', True)]
     """
     nothing = RuleTable.of([], [], [])
-    if not config.rules.mine:
-        mined = Mined(nothing, nothing, 0)
-    elif config.grounding.engine == "sql":
-        memory_mb = engine_mb(config.grounding.memory_mb)
-        mined = mine_sql(graph, config.rules, config.threads, progress, memory_mb)
-    else:
-        mined = mine(graph, config.rules, config.threads, progress)
+    mined = Mined(nothing, nothing, 0)
+    if config.rules.mine:
+        _, engine = next(engines(config.grounding.engine))
+        resources = Resources(config.threads, config.grounding.memory_mb, progress)
+        mined = engine.mine(graph, config.rules, resources)
     return _with_statements(mined, graph, config, statements, progress) if statements else mined
 
 
@@ -57,9 +53,7 @@ def _with_statements(
             given[row], fixed[row] = _given(statement), statement.fixed
     rules = replace(mined.rules, given=given, fixed=fixed)
     written = [s for s in new if s.rule.pattern != "irreflexive"]
-    network = Network(
-        graph, tuple(s.rule for s in written), config.rules.counting, False, config.grounding, config.threads, progress
-    )
+    network = Network.of(graph, tuple(s.rule for s in written), config, progress=progress)
     support, hits = network.counts()
     for rule, concluded, known in zip(network.rules, support.tolist(), hits.tolist(), strict=True):
         if not concluded:

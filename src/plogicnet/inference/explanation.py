@@ -1,115 +1,195 @@
-"""Why a triple is held probable or not: what rules and vectors say of it, and how its probability comes of that."""
+"""Why a triple is probable or not: what the rules and the neural model say, and how its probability is composed."""
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
-from plogicnet.evaluation import columns_of
+from plogicnet.evaluation.calibration import columns_of
 from plogicnet.graph import HEAD, RELATION, TAIL, FloatArray, IntArray
+from plogicnet.inference.examples import Names
 from plogicnet.inference.fitted import Fitted
 from plogicnet.mln import Reason
 from plogicnet.neural.protocol import Reasons
+from plogicnet.support.records import Record
 
 PREMISES = 100
-"""Of so many groundings of a rule are the premises given, unless told; a hub can have a hundred thousand."""
+"""The default number of groundings of a rule whose premises are given; a hub can have a hundred thousand."""
 
 
-def explain(fitted: Fitted, head: str, relation: str, tail: str, premises: int = PREMISES) -> dict[str, object]:
-    """What the rules say, by rule with premises in names; what the vectors say; and how both become a probability.
+@dataclass(frozen=True)
+class Contribution(Record):
+    """A rule's part in the rules' log-odds.
 
-    The rules' contributions and the base add up to the rules' log-odds, and the parts of the calibration to its own.
-
-    Example:
-        >>> explain(model.fitted, "zoe_brandt", "mother", "anna_brandt")["rules"]  # doctest: +SKIP
+    Attributes:
+        groundings: how many of its groundings conclude the triple.
+        broken: how many the triple would break as a premise; they count under the full blanket alone.
+        contribution: weight × groundings, or with `aggregate` "mean" weight × their share of all groundings.
+        premises: the premises of some of the groundings.
     """
-    model, triple = fitted.outcome.rule_model, fitted.graph.numbers(head, relation, tail)
+
+    rule: str
+    weight: float
+    groundings: int
+    broken: int
+    contribution: float
+    premises: tuple[tuple[Names, ...], ...]
+
+
+@dataclass(frozen=True)
+class SimilarEntity(Record):
+    """An entity that is similar to one end of the triple and is known to have the same fact with the other end."""
+
+    entity: str
+    similar_to: str
+    similarity: float
+    fact: Names
+
+
+@dataclass(frozen=True)
+class Path(Record):
+    """A path from head to tail that carries a share of the neural model's score."""
+
+    path: tuple[Names, ...]
+    share: float
+
+
+@dataclass(frozen=True)
+class Part(Record):
+    """A part of the calibrated log-odds: value × coefficient."""
+
+    part: Literal["intercept", "score", "p_w", "reached"]
+    value: float
+    coefficient: float
+    contribution: float
+
+
+@dataclass(frozen=True)
+class Composition(Record):
+    """How the probability is composed.
+
+    Attributes:
+        rules_alone: whether the neural model has no part in it.
+        log_odds: the sum of the parts.
+    """
+
+    rules_alone: bool
+    log_odds: float
+    parts: tuple[Part, ...]
+
+
+@dataclass(frozen=True)
+class Explanation(Record):
+    """Why a triple is probable or not.
+
+    The rules' contributions and the base add up to the rules' log-odds.
+
+    Attributes:
+        q, p_w, known, held_out: see `Prediction`.
+        log_odds: the rules' log-odds.
+        base: the log-odds of the relation's base rate.
+        reached: whether a rule reaches it.
+        forbidden: whether a constraint rules it out.
+        without_vector: its entities that the neural model cannot score.
+        rules: the rules that reach it, the largest contribution first.
+        neighbours: similar entities, where the neural model has some.
+        paths: paths that carry its score, where the neural model gives some.
+        calibration: how the probability is composed; a forbidden triple has probability zero all the same.
+        aggregate: how a rule's groundings are taken together.
+    """
+
+    triple: Names
+    probability: float
+    q: float | None
+    p_w: float
+    log_odds: float
+    base: float
+    known: bool
+    held_out: str | None
+    reached: bool
+    forbidden: bool
+    without_vector: tuple[str, ...]
+    rules: tuple[Contribution, ...]
+    neighbours: tuple[SimilarEntity, ...]
+    paths: tuple[Path, ...]
+    calibration: Composition
+    aggregate: Literal["sum", "mean"]
+
+
+def explain(fitted: Fitted, head: str, relation: str, tail: str, premises: int = PREMISES) -> Explanation:
+    """Explains a triple; of each rule, the premises of at most so many groundings are given.
+
+    The rules are grounded around this triple alone where that is possible.
+    """
+    model, neural, triple = fitted.outcome.rule_model, fitted.outcome.neural, fitted.graph.numbers(head, relation, tail)
     reasons = model.reasons(triple, premises)
-    base = float(model.base[triple[RELATION]])
     sums = sum(reason.value * float(model.rules.weight[reason.rule]) for reason in reasons)
     odds = float(model.log_odds_of(np.array([sums]), triple[[RELATION]])[0])
-    # what the rules say of this triple alone: the whole network is not needed for it
     scores = model.scores_of(fitted.graph, triple, odds if reasons else None)
     judged = fitted.judge(triple[None, :], scores)[0]
-    return {
-        "triple": [head, relation, tail],
-        "probability": judged.probability,
-        "q": judged.q,
-        "p_w": judged.p_w,
-        "log_odds": odds,
-        "base": base,
-        "known": judged.known,
-        "reached": bool(reasons),
-        "forbidden": bool(scores.forbidden(triple[None, :])[0]),
-        "without_vector": _without_vector(fitted, triple),
-        "rules": _contributions(fitted, reasons),
-        **_neural_reasons(fitted, triple),
-        "calibration": _calibration(fitted, columns_of(fitted.outcome.neural, scores, triple[None, :])[0]),
-    }
+    own = Reasons() if neural is None else neural.reasons(triple)
+    entities, names = fitted.graph.entities.names, fitted.graph.names
+    return Explanation(
+        triple=judged.triple,
+        probability=judged.probability,
+        q=judged.q,
+        p_w=judged.p_w,
+        log_odds=odds,
+        base=float(model.base[triple[RELATION]]),
+        known=judged.known,
+        held_out=judged.held_out,
+        reached=bool(reasons),
+        forbidden=bool(scores.forbidden(triple[None, :])[0]),
+        without_vector=_unscorable(fitted, triple),
+        rules=_contributions(fitted, reasons),
+        neighbours=tuple(
+            SimilarEntity(entities[n.entity], entities[n.similar_to], n.similarity, names(n.fact))
+            for n in own.neighbours
+        ),
+        paths=tuple(Path(tuple(names(step) for step in path.triples), path.share) for path in own.paths),
+        calibration=_composition(fitted, columns_of(neural, scores, triple[None, :])[0]),
+        aggregate=model.aggregate,
+    )
 
 
-def _without_vector(fitted: Fitted, triple: IntArray) -> list[str]:
-    """The entities of a triple that have no vector though others have."""
+def _unscorable(fitted: Fitted, triple: IntArray) -> tuple[str, ...]:
+    """The entities of a triple that the neural model cannot score."""
     if fitted.outcome.neural is None:
-        return []
+        return ()
     unscorable, ends = fitted.outcome.neural.unscorable, dict.fromkeys(triple[[HEAD, TAIL]].tolist())
-    return [fitted.graph.entities.names[end] for end in ends if unscorable[end]]
+    return tuple(fitted.graph.entities.names[end] for end in ends if unscorable[end])
 
 
-def _contributions(fitted: Fitted, reasons: list[Reason]) -> list[dict[str, Any]]:
-    """Each rule's part in a triple's log-odds, the largest first: value × weight, and the premises behind it."""
+def _contributions(fitted: Fitted, reasons: list[Reason]) -> tuple[Contribution, ...]:
+    """Each rule's part in a triple's log-odds, the largest first."""
     rules, names = fitted.outcome.rule_model.rules, fitted.graph.names
     entries = [
-        {
-            "rule": str(rules.rules[reason.rule]),
-            "weight": float(rules.weight[reason.rule]),
-            "groundings": reason.groundings,
-            "broken": reason.broken,
-            "contribution": float(reason.value * rules.weight[reason.rule]),
-            "premises": [[list(names(t)) for t in premises] for premises in reason.premises],
-        }
+        Contribution(
+            rule=str(rules.rules[reason.rule]),
+            weight=float(rules.weight[reason.rule]),
+            groundings=reason.groundings,
+            broken=reason.broken,
+            contribution=float(reason.value * rules.weight[reason.rule]),
+            premises=tuple(tuple(names(t) for t in premises) for premises in reason.premises),
+        )
         for reason in reasons
     ]
-    return sorted(entries, key=lambda entry: -abs(entry["contribution"]))
+    return tuple(sorted(entries, key=lambda entry: -abs(entry.contribution)))
 
 
-def _neural_reasons(fitted: Fitted, triple: IntArray) -> dict[str, object]:
-    """Why the neural model gave its score, in names: similar entities (vectors), or paths."""
-    neural, entities, names = fitted.outcome.neural, fitted.graph.entities.names, fitted.graph.names
-    reasons = Reasons() if neural is None else neural.reasons(triple)
-    neighbours = [
-        {
-            "entity": entities[n.entity],
-            "similar_to": entities[n.similar_to],
-            "similarity": n.similarity,
-            "fact": list(names(n.fact)),
-        }
-        for n in reasons.neighbours
-    ]
-    paths = [{"path": [list(names(t)) for t in path.triples], "share": path.share} for path in reasons.paths]
-    return {"neighbours": neighbours, **({"paths": paths} if paths else {})}
+def _composition(fitted: Fitted, columns: FloatArray) -> Composition:
+    """The parts of the regression that makes the probability."""
+    score, p_w, reached = columns.tolist()
+    alone = fitted.calibration.alone if np.isnan(score) else None
+    regression, rules_alone = alone or fitted.calibration, bool(np.isnan(score)) or fitted.outcome.neural is None
+    parts = (
+        _part("intercept", 1.0, regression.intercept),
+        *(() if rules_alone else (_part("score", score, regression.score),)),
+        _part("p_w", p_w, regression.p_w),
+        _part("reached", reached, regression.reached),
+    )
+    return Composition(rules_alone, sum(part.contribution for part in parts), parts)
 
 
-def _calibration(fitted: Fitted, columns: FloatArray) -> dict[str, object] | None:
-    """The regression's parts, each value × coefficient; None where p_w itself is the probability."""
-    joint, alone = fitted.calibration, bool(np.isnan(columns[0]))
-    regression = joint.alone if alone else joint
-    if regression is None:
-        return None
-    names = ("intercept", "score", "p_w", "reached")
-    values = dict(zip(names, (1.0, *columns.tolist()), strict=True))
-    if alone or fitted.outcome.neural is None:
-        del values["score"]
-    parts = [
-        {
-            "part": name,
-            "value": value,
-            "coefficient": getattr(regression, name),
-            "contribution": value * getattr(regression, name),
-        }
-        for name, value in values.items()
-    ]
-    return {
-        "rules_alone": "score" not in values,
-        "log_odds": sum(part["contribution"] for part in parts),
-        "parts": parts,
-    }
+def _part(part: Literal["intercept", "score", "p_w", "reached"], value: float, coefficient: float) -> Part:
+    return Part(part, value, coefficient, value * coefficient)

@@ -1,21 +1,24 @@
 """A run as files that other programs read: vectors, rules, and the graph with what it was missing."""
 
+import logging
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from safetensors.numpy import load_file
 
 from plogicnet.graph import SPLITS, KnowledgeGraph, TripleSet
 from plogicnet.inference.fitted import Fitted
-from plogicnet.inference.output import TRIPLE, kind_of, table_of, triples_of, write_vectors, writing
+from plogicnet.inference.output import TRIPLE, kind_of, table_of, triples_of, write_array, write_vectors, writing
 from plogicnet.inference.prediction import completions
+from plogicnet.neural.protocol import Table
 from plogicnet.rules import RuleTable, Statement
 from plogicnet.support.errors import InputError
-from plogicnet.support.files import replacing, write_text
+from plogicnet.support.files import write_text
 from plogicnet.support.progress import Progress, silent
 
+log = logging.getLogger(__name__)
 PARTS = ("vectors", "rules", "predictions")
 AT_ONCE = 1 << 18
 
@@ -39,25 +42,18 @@ class Choice:
     fixed: bool = False
 
 
-def export(f: Fitted, vectors: Path, out: Path, choice: Choice, progress: Progress = silent) -> dict[str, object]:
-    """Writes the chosen parts into a directory; gives what was written.
-
-    Args:
-        f: the trained model.
-        vectors: the run's file of vectors; a run without a neural model has none.
-        out: the directory; it is made.
-        choice: what, and how.
-        progress: of the completion.
-
-    Example:
-        >>> export(model.fitted, run / "neural.safetensors", Path("out"), Choice())  # doctest: +SKIP
-    """
+def export(f: Fitted, out: Path, choice: Choice, progress: Progress = silent) -> dict[str, object]:
+    """Writes the chosen parts into a directory, which is made; returns what was written."""
     for part in choice.parts:
         if part not in PARTS:
             raise InputError(f"parts: {part!r} is not allowed; any of {', '.join(PARTS)}")
     kind_of(Path("predictions"), choice.kind)
-    if choice.parts == ("vectors",) and f.outcome.neural is None:
-        raise InputError("this run has no vectors to export: em.neural is false")
+    neural, vectors = f.outcome.neural, "vectors" in choice.parts
+    tables = neural.tables() if neural is not None and vectors else {}
+    if vectors and not tables:
+        if len(choice.parts) == 1:
+            raise InputError("this run has no vectors to export")
+        log.warning("this run has no vectors to export; the other parts are written")
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -65,54 +61,39 @@ def export(f: Fitted, vectors: Path, out: Path, choice: Choice, progress: Progre
     if any(out.iterdir()):
         raise InputError(f"{out}: the directory is not empty; name a new one")
     try:
-        return _export(f, vectors, out, choice, progress)
+        return _export(f, tables, out, choice, progress)
     except BaseException:
         for file in out.iterdir():
-            file.unlink()  # half of it is of no use, and stands in the way of the next try
+            file.unlink()  # a part of it is of no use, and would be in the way of the next attempt
         raise
 
 
-def _export(f: Fitted, vectors: Path, out: Path, choice: Choice, progress: Progress) -> dict[str, object]:
+def _export(f: Fitted, tables: Mapping[str, Table], out: Path, choice: Choice, progress: Progress) -> dict[str, object]:
     written: dict[str, object] = {}
-    if "vectors" in choice.parts and f.outcome.neural is not None:
-        written["vectors"] = export_vectors(vectors, f.graph, out)
+    if tables:
+        written["vectors"] = export_tables(tables, f.graph, out)
     if "rules" in choice.parts:
         model = f.outcome.rule_model
-        written["rules"] = export_rules(
-            model.rules.by_weight().joined(model.constraints), out / "rules.txt", choice.fixed
-        )
+        rules = model.rules.by_weight().joined(model.constraints)
+        written["rules"] = export_rules(rules, out / "rules.txt", choice.fixed)
     if "predictions" in choice.parts:
         written["predictions"] = export_graph(f, out, choice, progress)
     return written
 
 
-def export_vectors(vectors: Path, graph: KnowledgeGraph, out: Path) -> dict[str, list[int]]:
-    """Every table of a file of vectors as .npy, and those that have names as TSV too; gives their shapes.
-
-    Example:
-        >>> export_vectors(Path("runs/family/neural.safetensors"), graph, Path("out"))  # doctest: +SKIP
-    """
-    tables = load_file(vectors)
-    n = len(graph.relations)
-    relations = tables.pop("relation")
-    named = {"entities": (tables.pop("entity"), graph.entities), "relations": (relations[:n], graph.relations)}
-    if len(relations) > n:  # by which heads are asked for
-        named["inverse_relations"] = (relations[n:], graph.relations)
-    for name, (table, vocabulary) in named.items():
-        write_vectors(table, vocabulary.names, out / name)
+def export_tables(tables: Mapping[str, Table], graph: KnowledgeGraph, out: Path) -> dict[str, list[int]]:
+    """Writes every table as .npy, and those of entities and relations as TSV with names too; returns their shapes."""
+    names = {"entity": graph.entities.names, "relation": graph.relations.names}
     for name, table in tables.items():
-        with replacing(out / f"{name}.npy") as beside, beside.open("wb") as file:
-            np.save(file, table, allow_pickle=False)
-    every = {name: table for name, (table, _) in named.items()} | tables
-    return {name: list(table.shape) for name, table in every.items()}
+        if table.rows is None:
+            write_array(table.values, out / f"{name}.npy")
+        else:
+            write_vectors(table.values, names[table.rows], out / name)
+    return {name: list(table.values.shape) for name, table in tables.items()}
 
 
 def export_rules(rules: RuleTable, file: Path, fixed: bool = False) -> int:
-    """The rules in the rule syntax, each with its weight to start from, or to keep; gives how many there are.
-
-    Example:
-        >>> export_rules(model.rules, Path("rules.txt"))  # doctest: +SKIP
-    """
+    """Writes the rules in the rule syntax, each with its weight to start from, or to keep; returns their number."""
     lines = []
     for row, (rule, weight) in enumerate(zip(rules.rules, rules.weight.tolist(), strict=True)):
         own = None if rule.negated or np.isnan(weight) else weight
@@ -122,11 +103,7 @@ def export_rules(rules: RuleTable, file: Path, fixed: bool = False) -> int:
 
 
 def export_graph(f: Fitted, out: Path, choice: Choice, progress: Progress = silent) -> dict[str, int]:
-    """Two graph files: the predictions with their probabilities, and all known triples followed by the predictions.
-
-    Example:
-        >>> export_graph(fitted, Path("out"), Choice(min_probability=0.9))  # doctest: +SKIP
-    """
+    """Two graph files: the predictions with their probabilities, and all known triples followed by the predictions."""
     graph, known = f.graph, np.concatenate([f.graph.split(s) for s in SPLITS])
     facts = TripleSet.of(known, len(graph.entities))
     counts = {"predictions": 0, "completed": len(facts)}

@@ -19,11 +19,8 @@ NAMED = 3
 def with_facts(fitted: Fitted, facts: Any) -> Fitted:
     """A trained model in its graph with more facts: a file of triples, a data frame, or rows of three names.
 
-    Nothing is learned from them: weights, base rates, vectors and calibration stay. Rules are grounded in the larger
-    graph when they are first asked, around one triple alone for an explanation.
-
-    Example:
-        >>> with_facts(model.fitted, [("kim", "sister", "anna_brandt")])  # doctest: +SKIP
+    Nothing is learned from them: weights, base rates, the neural model's parameters and calibration stay. Rules are
+    grounded in the larger graph when they are first asked, around one triple alone for an explanation.
     """
     what = str(facts) if isinstance(facts, str | Path) else "facts"
     old, graph, outcome = fitted.graph, add_facts(fitted.graph, facts), fitted.outcome
@@ -32,7 +29,7 @@ def with_facts(fitted: Fitted, facts: Any) -> Fitted:
     neural = None if outcome.neural is None else outcome.neural.bind(graph)
     new = [] if neural is None else graph.entities.take(np.flatnonzero(neural.unscorable))
     if new:
-        log.warning("%s: judged by rules alone, no vector: %s", what, _listed(new))
+        log.warning("%s: judged by rules alone, since the neural model cannot score them: %s", what, _listed(new))
     added = graph.observed.triples[~TripleSet.of(old.train, n).contains(graph.observed.triples)]
     loops = added[(added[:, HEAD] == added[:, TAIL]) & model.irreflexive(graph)[added[:, RELATION]]]
     if len(loops):
@@ -42,7 +39,7 @@ def with_facts(fitted: Fitted, facts: Any) -> Fitted:
         outcome,
         neural=neural,
         rule_model=model,
-        hidden_q=np.empty(0),  # the hidden triples are others now, and what was said of the old ones is not of them
+        hidden_q=np.empty(0),  # for the old hidden triples; there are others now
         accepted=np.empty(0, dtype=bool),
     )
     return replace(fitted, graph=graph, outcome=outcome, added=fitted.added + len(added))

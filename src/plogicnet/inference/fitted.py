@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -11,11 +11,12 @@ import torch
 from scipy import special
 
 from plogicnet.config import Config
-from plogicnet.evaluation import Calibration, Combination, Scored, calibrate_twice, columns_of, levels, sample
-from plogicnet.evaluation.calibration import AT_ONCE
+from plogicnet.evaluation.calibration import AT_ONCE, Calibration, calibrate_twice, columns_of, sample
+from plogicnet.evaluation.orders import Combination, Scored
 from plogicnet.graph import (
     HEAD,
     RELATION,
+    SIDES,
     TAIL,
     Answers,
     BoolArray,
@@ -23,11 +24,14 @@ from plogicnet.graph import (
     IntArray,
     KnowledgeGraph,
     Side,
-    TripleSet,
     as_triples,
 )
+from plogicnet.inference.examples import Example, Names, examples_of
+from plogicnet.inference.held_out import HELD_OUT, HeldOut
 from plogicnet.mln import RuleScores, probability
-from plogicnet.support.errors import many
+from plogicnet.rules import Rule
+from plogicnet.support.errors import InputError, many
+from plogicnet.support.records import Record
 from plogicnet.systems.system import system_of
 from plogicnet.training.selection import tie_breaker
 from plogicnet.training.state import Outcome
@@ -35,18 +39,16 @@ from plogicnet.training.state import Outcome
 log = logging.getLogger(__name__)
 FEW = 50
 """Probabilities that are calibrated on fewer triples are not to be relied on."""
-SIDES: tuple[Side, Side] = ("head", "tail")
-HELD_OUT = (None, "valid", "test")
 
 
 @dataclass(frozen=True)
-class Prediction:
+class Prediction(Record):
     """One judged triple, in names.
 
     Attributes:
         probability: calibrated on validation triples; cautious, for a true fact that neither train nor valid holds
             counted as wrong there.
-        q: the neural model's own probability; None without a neural model, and where an entity has no vector.
+        q: the neural model's own probability; None without a neural model, and where it cannot score an entity.
         p_w: the rules' own probability.
         known: whether it is a training triple.
         in_hidden: whether a rule concludes it from training triples.
@@ -63,6 +65,11 @@ class Prediction:
     in_hidden: bool
     held_out: str | None = None
 
+    @property
+    def triple(self) -> Names:
+        """Head, relation, tail."""
+        return self.head, self.relation, self.tail
+
 
 @dataclass(frozen=True)
 class Judged:
@@ -70,14 +77,14 @@ class Judged:
 
     Attributes:
         probability: the calibrated probability; zero for what a constraint rules out.
-        score: the neural model's score (logit q); zeros without a neural model, NaN where an entity has no vector.
+        score: the neural model's score (logit q); zeros without a neural model, NaN where it cannot score an entity.
         log_odds: the rules' log-odds.
         base: the log-odds of the relation's base rate.
         reached: whether a rule reaches the triple.
         known: whether it is a training triple.
-        held_out: which split holds it back from training, as a place in `HELD_OUT`.
+        held_out: which split holds it back from training, as a number in `HELD_OUT`.
         forbidden: whether a constraint rules it out.
-        embedded: whether there is a neural model.
+        has_neural: whether there is a neural model.
     """
 
     triples: IntArray
@@ -89,15 +96,15 @@ class Judged:
     known: BoolArray
     held_out: IntArray
     forbidden: BoolArray
-    embedded: bool
+    has_neural: bool
 
     def __len__(self) -> int:
         return len(self.triples)
 
     @property
     def q(self) -> FloatArray | None:
-        """The neural model's own probability; NaN where an entity has no vector."""
-        return np.asarray(special.expit(self.score)) if self.embedded else None
+        """The neural model's own probability; NaN where it cannot score an entity."""
+        return np.asarray(special.expit(self.score)) if self.has_neural else None
 
     @property
     def p_w(self) -> FloatArray:
@@ -120,20 +127,16 @@ class Judged:
         return replace(parts[0], **columns)
 
     def order(self, ties: Combination, within: IntArray | None = None) -> IntArray:
-        """The rows from the most probable to the least, equals by a system and then by number; within groups, if any.
-
-        Example:
-            >>> judged.take(judged.order(Combination())[:10])  # doctest: +SKIP
-        """
+        """The rows from the most probable to the least, equals by `ties` and then by number; within groups if given."""
         on = torch.from_numpy
         scored = Scored(on(self.score), on(self.base), on(self.log_odds - self.base), on(self.reached))
-        by = [np.where(self.forbidden, -np.inf, level.numpy()) for level in levels(ties, scored)]
+        by = [np.where(self.forbidden, -np.inf, level.numpy()) for level in ties.levels(scored)]
         keys = [self.triples[:, TAIL], self.triples[:, HEAD], self.triples[:, RELATION]]
         keys += [-level for level in reversed(by)] + [self.forbidden, -self.probability]
         return np.lexsort(keys if within is None else [*keys, within])
 
 
-_COLUMNS = tuple(field.name for field in fields(Judged) if field.name != "embedded")
+_COLUMNS = tuple(field.name for field in fields(Judged) if field.name != "has_neural")
 
 
 @dataclass(frozen=True)
@@ -171,19 +174,17 @@ class Fitted:
         return {side: self.graph.known(["train"], side) for side in SIDES}
 
     @cached_property
-    def held_out(self) -> tuple[TripleSet, TripleSet]:
-        """The facts of valid and of test that are not in train too."""
-        graph = self.graph
-        kept = [split[~graph.observed.contains(split)] for split in (graph.valid, graph.test)]
-        return TripleSet.of(kept[0], len(graph.entities)), TripleSet.of(kept[1], len(graph.entities))
+    def held_out(self) -> HeldOut:
+        """The facts of valid and of test that train does not hold."""
+        return HeldOut.of(self.graph)
 
     @cached_property
     def hidden(self) -> Answers:
         """The tails that rules conclude, for every head and relation."""
-        return Answers.of(self.outcome.rule_model.groundings.hidden, len(self.graph.entities), "tail")
+        return Answers.of(self.outcome.rule_model.hidden, len(self.graph.entities), "tail")
 
     def probabilities(self, triples: IntArray) -> FloatArray:
-        """Two columns: the calibrated probability of triples, and what it is made of: q, or p_w without vectors."""
+        """Two columns: the calibrated probability of triples, and the uncalibrated one: q, else p_w."""
         columns = np.zeros((len(triples), 2))
         for at in range(0, len(triples), AT_ONCE):  # a judgement holds much more than its probability
             judged, to = self.judged(triples[at : at + AT_ONCE]), columns[at : at + AT_ONCE]
@@ -199,21 +200,20 @@ class Fitted:
             rules: what the rules say of them, where that is known without the whole network.
         """
         rules = rules or self.rules
-        neural = self.outcome.neural
-        columns = columns_of(neural, rules, triples)
+        columns = columns_of(self.outcome.neural, rules, triples)
         forbidden = rules.forbidden(triples)
         odds, reached = rules.of_triples(triples)
         return Judged(
-            triples,
-            np.where(forbidden, 0.0, self.calibration.probability(columns)),
-            columns[:, 0],
-            odds,
-            rules.base[triples[:, RELATION]],
-            reached,
-            self.graph.observed.contains(triples),
-            np.select([s.contains(triples) for s in self.held_out], [1, 2], 0),
-            forbidden,
-            neural is not None,
+            triples=triples,
+            probability=np.where(forbidden, 0.0, self.calibration.probability(columns)),
+            score=columns[:, 0],
+            log_odds=odds,
+            base=rules.base[triples[:, RELATION]],
+            reached=reached,
+            known=self.graph.observed.contains(triples),
+            held_out=self.held_out.numbers(triples),
+            forbidden=forbidden,
+            has_neural=self.outcome.neural is not None,
         )
 
     def judge(self, triples: IntArray, rules: RuleScores | None = None) -> list[Prediction]:
@@ -223,6 +223,17 @@ class Fitted:
     def nothing(self) -> Judged:
         """No triple, judged."""
         return self.judged(as_triples([]))
+
+    def examples(self, rule: Rule, most: int) -> list[Example]:
+        """Some groundings of a rule of this model; none of a constraint, or where memory cannot hold all groundings."""
+        model = self.outcome.rule_model
+        if rule not in model.rules.rules:
+            return []
+        try:
+            groundings = model.groundings
+        except InputError:
+            return []
+        return examples_of(self.graph, groundings, model.rules.rules.index(rule), most, self.held_out)
 
 
 def fit_calibration(graph: KnowledgeGraph, config: Config, outcome: Outcome) -> Calibration:
@@ -243,11 +254,7 @@ def fit_calibration(graph: KnowledgeGraph, config: Config, outcome: Outcome) -> 
 
 
 def predictions(judged: Judged, graph: KnowledgeGraph) -> list[Prediction]:
-    """Judged triples one by one, in names.
-
-    Example:
-        >>> predictions(fitted.judged(graph.test[:3]), graph)  # doctest: +SKIP
-    """
+    """Judged triples one by one, in names."""
     q = judged.q
     rows = zip(
         judged.triples,
@@ -256,17 +263,7 @@ def predictions(judged: Judged, graph: KnowledgeGraph) -> list[Prediction]:
         judged.p_w.tolist(),
         judged.known.tolist(),
         judged.in_hidden.tolist(),
-        [HELD_OUT[place] for place in judged.held_out.tolist()],
+        [HELD_OUT[number] for number in judged.held_out.tolist()],
         strict=True,
     )
     return [Prediction(*graph.names(triple), *rest) for triple, *rest in rows]
-
-
-def prediction_rows(found: list[Prediction]) -> list[dict[str, object]]:
-    """Predictions as dictionaries, for JSON.
-
-    Example:
-        >>> prediction_rows([Prediction("a", "r", "b", 0.5, 0.5, 0.5, False, False)])[0]["head"]
-        'a'
-    """
-    return [asdict(p) for p in found]

@@ -14,7 +14,8 @@ import pyarrow.parquet as pq
 from pyarrow import csv
 
 from plogicnet.graph import IntArray, KnowledgeGraph, iri, quoted
-from plogicnet.inference.fitted import HELD_OUT, Judged
+from plogicnet.inference.fitted import Judged
+from plogicnet.inference.held_out import HELD_OUT
 from plogicnet.support.errors import InputError
 from plogicnet.support.files import replacing
 
@@ -68,11 +69,7 @@ def kind_of(file: Path, named: str | None = None) -> str:
 
 
 def table_of(judged: Judged, graph: KnowledgeGraph, query: IntArray | None = None) -> pa.Table:
-    """Judged triples in names, as an Arrow table with the columns of the commands' JSON.
-
-    Example:
-        >>> table_of(fitted.judged(graph.test[:3]), graph).to_pylist()  # doctest: +SKIP
-    """
+    """Judged triples in names, as an Arrow table with the columns of the commands' JSON."""
     columns = _triple(graph, judged.triples) | {
         "probability": judged.probability,
         "q": pa.nulls(len(judged), pa.float64()) if judged.q is None else pa.array(judged.q, from_pandas=True),
@@ -108,13 +105,7 @@ def _names(names: tuple[str, ...]) -> pa.Array:
 
 @contextmanager
 def writing(file: Path, columns: Sequence[str] = tuple(COLUMNS), kind: str | None = None) -> Iterator[Write]:
-    """Opens a file for tables with these columns, which are written as they come; it appears when it is whole.
-
-    Example:
-        >>> with writing(Path("missing.parquet")) as write:  # doctest: +SKIP
-        ...     for judged in model.missing(min_probability=0.9):
-        ...         write(table_of(judged, graph))
-    """
+    """Opens a file for tables with these columns, which are written as they come; it appears when it is complete."""
     made = WRITERS[kind_of(file, kind)]
     schema = pa.schema([(c, COLUMNS.get(c, pa.int64())) for c in columns])
     try:
@@ -225,16 +216,17 @@ def _write_lines(stream: Any, cells: Sequence[Any], separator: str = "") -> None
 WRITERS = {"tsv": _tsv, "csv": _csv, "jsonl": _jsonl, "parquet": _parquet, "nt": _nt}
 
 
-def write_vectors(vectors: "np.ndarray[Any, Any]", names: Sequence[str], file: Path) -> None:
-    """Writes FILE.npy, and FILE.tsv with a name and its vector on each line.
+def write_array(array: "np.ndarray[Any, Any]", file: Path) -> None:
+    """Writes an .npy file."""
+    with replacing(file) as beside, beside.open("wb") as out:
+        np.save(out, array, allow_pickle=False)
 
-    Example:
-        >>> write_vectors(np.zeros((1, 3)), ["anna"], Path("entities"))  # doctest: +SKIP
-    """
-    with replacing(file.with_suffix(".npy")) as beside, beside.open("wb") as out:
-        np.save(out, vectors, allow_pickle=False)
+
+def write_vectors(vectors: "np.ndarray[Any, Any]", names: Sequence[str], file: Path) -> None:
+    """Writes FILE.npy, and FILE.tsv with a name and its vector on each line."""
+    write_array(vectors, file.with_suffix(".npy"))
     with replacing(file.with_suffix(".tsv")) as beside, _stream(beside) as out:
         for start in range(0, len(vectors), 4096):
             part = vectors[start : start + 4096]
-            spelt = pa.array([quoted(name) for name in names[start : start + 4096]])
+            spelt = pa.array([quoted(name) for name in names[start : start + len(part)]])
             _write_lines(out, [spelt, *(pa.array(column).cast(pa.string()) for column in part.T)], "\t")

@@ -8,11 +8,14 @@ import numpy as np
 import torch
 from scipy import special
 
-from plogicnet.evaluation import ByProbability, top_k
+from plogicnet.evaluation.candidates import Queries
+from plogicnet.evaluation.orders import ByProbability
+from plogicnet.evaluation.top import top_k
 from plogicnet.graph import (
     HEAD,
     OPEN,
     RELATION,
+    SIDES,
     TAIL,
     IntArray,
     KnowledgeGraph,
@@ -21,7 +24,7 @@ from plogicnet.graph import (
     as_triples,
     triple_keys,
 )
-from plogicnet.inference.fitted import SIDES, Fitted, Judged
+from plogicnet.inference.fitted import Fitted, Judged
 from plogicnet.support import memory
 from plogicnet.support.errors import InputError
 from plogicnet.support.progress import Progress, silent
@@ -74,10 +77,6 @@ def answers(
     """The most probable answers to each query (a triple with one part OPEN), some queries at a time, in their order.
 
     Of all entities the best by one all-with-all comparison are judged; of relations, all are.
-
-    Example:
-        >>> for query, judged in answers(fitted, np.array([[0, 0, OPEN]])):  # doctest: +SKIP
-        ...     ...
     """
     if top < 1:
         raise InputError(f"top: {top} answers cannot be given; ask for 1 or more")
@@ -121,14 +120,12 @@ def _entities(
     owner = np.flatnonzero(queries[:, asked] == OPEN)
     part = queries[owner]
     order = ByProbability(f.calibration, f.ties)
-    neural, facts = f.outcome.neural, f.known[side]
-    top = top_k(
-        *(neural, f.rules, order, part[:, known], part[:, RELATION], side, k),
-        *(facts, not include_known, batch_memory_mb),
-    )
-    rows, places = np.nonzero(top.entities >= 0)
+    asking = Queries(part[:, known], part[:, RELATION], side)
+    facts = None if include_known else f.known[side]
+    best = top_k(f.outcome.neural, f.rules, order, asking, k, facts, batch_memory_mb)
+    rows, places = np.nonzero(best >= 0)
     triples = part[rows]
-    triples[:, asked] = top.entities[rows, places]
+    triples[:, asked] = best[rows, places]
     return owner[rows], triples
 
 
@@ -166,12 +163,8 @@ class Ends:
 
 
 def ends(f: Fitted, all_pairs: bool = False) -> Iterator[Ends]:
-    """For each relation, the entities it has been seen with at each end, or with `all_pairs` all of them.
-
-    Example:
-        >>> sum(e.size for e in ends(fitted))  # doctest: +SKIP
-    """
-    train, hidden = f.graph.train, f.outcome.rule_model.groundings.hidden
+    """For each relation, the entities it has been seen with at each end, or with `all_pairs` all of them."""
+    train, hidden = f.graph.train, f.outcome.rule_model.hidden
     every = np.arange(len(f.graph.entities))
     for relation in range(len(f.graph.relations)):
         facts = train[train[:, RELATION] == relation]
@@ -186,10 +179,6 @@ def completions(
 
     They come by relation, then by head (both in the graph's order), and for each head the most probable first. The
     probability is asked for before each piece: it may rise on the way.
-
-    Example:
-        >>> for judged in completions(fitted, lambda: 0.9):  # doctest: +SKIP
-        ...     ...
     """
     places = list(ends(f, all_pairs))
     with progress("completing, candidates", sum(place.size for place in places)) as advance:
@@ -221,7 +210,7 @@ def _sieved(f: Fitted, place: Ends, asked: IntArray, least: float) -> tuple[IntA
     """Which pairs of the asked heads and the tails may be as probable as wanted with no rule's help."""
     c, neural = f.calibration, f.outcome.neural
     wanted = float(special.logit(min(least, ALMOST_ONE))) - c.intercept
-    # what neither vectors nor rules say anything of
+    # whether a triple that has neither a score nor a rule is probable enough
     blank = bool(c.probability(np.array([[np.nan, 0.0, 0.0]]))[0] >= least)
     if neural is None or c.score == 0:
         shape = (len(asked), len(place.tails)) if wanted <= SLACK or blank else (0, 0)
@@ -245,9 +234,6 @@ def complete(
     """The missing facts of at least a probability, or only the most probable of them, most probable first.
 
     With `top`, no more than those and a piece are in memory, and the probability that is looked for rises as they come.
-
-    Example:
-        >>> complete(fitted, min_probability=0.9, top=10)  # doctest: +SKIP
     """
     if top is not None and top < 1:
         raise InputError(f"top: {top} facts cannot be given; ask for 1 or more")
@@ -267,11 +253,7 @@ def complete(
 
 
 def most_probable(f: Fitted, parts: Sequence[Judged], top: int | None) -> Judged:
-    """The most probable of some judged triples, in order.
-
-    Example:
-        >>> most_probable(fitted, [fitted.judged(graph.test)], top=3)  # doctest: +SKIP
-    """
+    """The most probable of some judged triples, in order."""
     judged = Judged.joined(parts)
     if top is not None and len(judged) > top:  # only what may be among them is put in order
         judged = judged.take(judged.probability >= np.partition(judged.probability, -top)[-top])
@@ -279,11 +261,7 @@ def most_probable(f: Fitted, parts: Sequence[Judged], top: int | None) -> Judged
 
 
 def seconds_to_score(f: Fitted, all_pairs: bool = False) -> float:
-    """About how long it takes here to score all candidates of a completion, by trial on the largest relation.
-
-    Example:
-        >>> seconds_to_score(fitted)  # doctest: +SKIP
-    """
+    """About how long it takes here to score all candidates of a completion, by trial on the largest relation."""
     places = list(ends(f, all_pairs))
     place = max(places, key=lambda place: place.size)
     asked = next(place.pieces(), (place.heads,))[0]

@@ -1,14 +1,16 @@
 """The conditional probability p_w(v = 1 | Markov blanket): a product with the sparse triples × rules matrix."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse, special
 
-from plogicnet.graph import RELATION, BoolArray, FloatArray, IntArray, KnowledgeGraph
-from plogicnet.grounding import Groundings
+from plogicnet.graph import RELATION, BoolArray, FloatArray, KnowledgeGraph
+from plogicnet.grounding.groundings import Groundings
+from plogicnet.grounding.rows import Rows
 
 Aggregate = Literal["sum", "mean"]
 Blanket = Literal["hypothesis", "full"]
@@ -27,10 +29,10 @@ def features(
     Example:
         >>> import numpy as np
         >>> from plogicnet.graph import TripleSet
-        >>> from plogicnet.grounding import Chain, Move, ground_network
-        >>> inverse = Chain((Move(0, forward=False),), relation=1)
-        >>> network = ground_network(TripleSet.of([(0, 0, 1)], entities=2), [inverse], "distinct")
-        >>> features(network, network.observed).toarray().tolist()
+        >>> one = np.array([1])
+        >>> triples, observed = TripleSet.of([(0, 0, 1), (1, 1, 0)], entities=2), np.array([True, False])
+        >>> inverse = Groundings(triples, observed, rules=1, rule=one - 1, hypothesis=one, premises=np.array([[0]]))
+        >>> features(inverse, observed).toarray().tolist()
         [[0.0], [1.0]]
     """
     padded_truth = np.append(truth, True)  # row -1, the padding, is true
@@ -61,24 +63,23 @@ def _joined(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
-def grounding_counts(groundings: Groundings) -> IntArray:
-    """For each rule, how many of its groundings conclude an observed triple, and how many a hidden one: two columns.
+def aggregated(multisets: Rows, aggregate: Aggregate) -> Rows:
+    """The rows of X for rule multisets: the numbers of groundings, or with mean each row divided by its sum.
 
     Example:
-        >>> from plogicnet.graph import TripleSet
-        >>> from plogicnet.grounding import Chain, Move, ground_network
-        >>> inverse = Chain((Move(0, forward=False),), relation=1)
-        >>> grounding_counts(ground_network(TripleSet.of([(0, 0, 1)], entities=2), [inverse], "distinct"))
-        array([[0, 1]])
+        >>> multisets = Rows.of(sparse.csr_array(np.array([[1.0, 3.0]])))
+        >>> aggregated(multisets, "mean").matrix.toarray()
+        array([[0.25, 0.75]])
     """
-    hidden = ~groundings.observed[groundings.hypothesis]
-    counts = np.bincount(2 * groundings.rule + hidden, minlength=2 * groundings.rules)
-    return counts.reshape(groundings.rules, 2)
-
-
-def log_odds(matrix: sparse.csr_array, weights: FloatArray, base: FloatArray) -> FloatArray:
-    """B + X w."""
-    return np.asarray(base + matrix @ weights)
+    if aggregate == "sum":
+        return multisets
+    matrix = multisets.matrix
+    times = matrix.data.astype(np.int64)
+    share = np.repeat(1.0 / matrix.sum(axis=1), np.diff(matrix.indptr))
+    # summed grounding by grounding, as `features` does: a product would round differently
+    values = np.bincount(np.repeat(np.arange(len(times)), times), np.repeat(share, times), len(times))
+    mean = sparse.csr_array((values, matrix.indices, matrix.indptr), matrix.shape)
+    return replace(multisets, matrix=mean).distinct()
 
 
 def probability(odds: FloatArray) -> FloatArray:

@@ -11,7 +11,8 @@ from scipy import sparse, special
 
 from plogicnet import config
 from plogicnet.graph import BoolArray, FloatArray
-from plogicnet.mln.parts import Part, cut, merge
+from plogicnet.grounding.rows import Merged, Rows
+from plogicnet.mln.parts import Part, cut
 from plogicnet.mln.solver import maximise, variances
 
 log = logging.getLogger(__name__)
@@ -51,42 +52,39 @@ class Pseudolikelihood:
         p = special.expit(self.base + self.matrix @ weights)
         return np.asarray(self.matrix.T @ (self.count * (self.target - p)) - self.l2 * weights)
 
-    def curvature(self, weights: FloatArray) -> FloatArray:
-        """The diagonal D of the negative Hessian Xᵀ D X + l2·I."""
-        p = special.expit(self.base + self.matrix @ weights)
-        return np.asarray(self.count * p * (1 - p))
-
 
 def learn_weights(
-    objective: Pseudolikelihood,
+    rows: Rows,
+    targets: FloatArray,
     settings: config.MLN,
     start: FloatArray | None = None,
     fixed: BoolArray | None = None,
     threads: int = 0,
 ) -> FloatArray:
-    """The M-step: the weights that maximise the objective, by the solver that the settings name.
+    """The M-step: the weights that maximise the pseudolikelihood, by the solver that the settings name.
 
     Args:
-        objective: what is maximised.
-        settings: which solver.
+        rows: the triples × rules matrix and base, with equal triples as one row.
+        targets: y of each triple.
+        settings: l2, and which solver.
         start: where the search begins; NaN, and without it every weight: at 0.
-        fixed: which weights stay as `start` has them. What they say is part of the others' base; l2 leaves them alone.
+        fixed: which weights stay as `start` has them. They are part of the others' base; l2 leaves them alone.
         threads: 0: all cores. The weights are the same bits on any number.
 
     Example:
-        >>> half = Pseudolikelihood(sparse.csr_array(np.ones((2, 1))), np.zeros(2), np.array([1.0, 0]), l2=1.0)
-        >>> abs(float(learn_weights(half, config.MLN())[0])) < 1e-9
+        >>> half, targets = Rows.of(sparse.csr_array(np.ones((2, 1)))), np.array([1.0, 0])
+        >>> abs(float(learn_weights(half, targets, config.MLN())[0])) < 1e-9
         True
-        >>> learn_weights(half, config.MLN(), start=np.array([2.0]), fixed=np.array([True]))
+        >>> learn_weights(half, targets, config.MLN(), start=np.array([2.0]), fixed=np.array([True]))
         array([2.])
     """
-    weights = _weights(objective, start)
-    free = _free(objective, fixed)
-    learned = _given(objective, weights, free)
+    weights = _weights(rows.matrix, start)
+    free = _free(rows.matrix, fixed)
+    learned = _objective(_given(rows, weights, free).merged(targets), settings.l2)
     if settings.solver == "gradient":
-        weights[free] = ascend(merged(learned), settings.gradient.step, settings.gradient.iterations, weights[free])
+        weights[free] = ascend(learned, settings.gradient.step, settings.gradient.iterations, weights[free])
     else:
-        weights[free] = newton(learned, weights[free], threads)
+        weights[free] = _maximum(learned, weights[free], threads)
     return weights
 
 
@@ -98,7 +96,11 @@ def newton(objective: Pseudolikelihood, start: FloatArray | None = None, threads
         >>> newton(one).round(3)
         array([1.099])
     """
-    begun, objective = _weights(objective, start), merged(objective)
+    return _maximum(merged(objective), _weights(objective.matrix, start), threads)
+
+
+def _maximum(objective: Pseudolikelihood, begun: FloatArray, threads: int) -> FloatArray:
+    """The same for an objective whose rows are distinct."""
 
     def solve(part: Part) -> FloatArray:
         limits = (DENSE_UP_TO, NEWTON_STEPS, GRADIENT_ENOUGH)
@@ -120,14 +122,14 @@ def ascend(objective: Pseudolikelihood, step: float, iterations: int, start: Flo
         >>> ascend(one, step=1.0, iterations=1)
         array([0.5])
     """
-    weights = _weights(objective, start)
+    weights = _weights(objective.matrix, start)
     for _ in range(iterations):
         weights = weights + step * objective.gradient(weights)
     return weights
 
 
 def standard_errors(
-    objective: Pseudolikelihood, weights: FloatArray, fixed: BoolArray | None = None, threads: int = 0
+    rows: Rows, weights: FloatArray, l2: float, fixed: BoolArray | None = None, threads: int = 0
 ) -> FloatArray:
     """How far each weight may be off: √diag(H⁻¹), H the objective's negative Hessian over the weights that are free.
 
@@ -135,12 +137,11 @@ def standard_errors(
     weights of a part apart.
 
     Example:
-        >>> one = Pseudolikelihood(sparse.csr_array(np.ones((4, 1))), np.zeros(4), np.array([1.0, 1, 0, 0]), l2=0.0)
-        >>> standard_errors(one, np.zeros(1))  # four triples of variance 1/4
+        >>> standard_errors(Rows.of(sparse.csr_array(np.ones((4, 1)))), np.zeros(1), l2=0.0)  # 4 triples, variance 1/4
         array([1.])
     """
-    free = _free(objective, fixed)
-    given = merged(_given(objective, weights, free))
+    free = _free(rows.matrix, fixed)
+    given = _objective(_given(rows, weights, free).merged(np.zeros(len(rows.number))), l2)
     learned = weights[free]
 
     def solve(part: Part) -> FloatArray:
@@ -156,13 +157,22 @@ def standard_errors(
 def merged(objective: Pseudolikelihood) -> Pseudolikelihood:
     """The same objective, with equal triples as one row and without those that no rule reaches (a constant).
 
+    Such a row counts as often as they do and has their mean target: the objective is linear in y.
+
     Example:
         >>> four = Pseudolikelihood(sparse.csr_array(np.ones((4, 1))), np.zeros(4), np.array([1.0, 1, 1, 0]), l2=0.0)
         >>> merged(four).target, merged(four).count
         (array([0.75]), array([4.]))
     """
-    matrix, base, target, count = merge(objective.matrix, objective.base, objective.target, _counts(objective))
-    return Pseudolikelihood(matrix, base, target, objective.l2, count)
+    matrix, base, target, count = objective.matrix, objective.base, objective.target, _counts(objective)
+    if not count.all():
+        used = count != 0
+        matrix, base, target, count = matrix[used], base[used], target[used], count[used]
+    return _objective(Rows.of(matrix, base).merged(target, count), objective.l2)
+
+
+def _objective(merged: Merged, l2: float) -> Pseudolikelihood:
+    return Pseudolikelihood(merged.matrix, merged.base, merged.total / merged.count, l2, merged.count)
 
 
 def _by_part(objective: Pseudolikelihood, solve: Callable[[Part], FloatArray], threads: int) -> FloatArray:
@@ -181,20 +191,18 @@ def _counts(objective: Pseudolikelihood) -> FloatArray:
     return np.full(len(objective.base), count) if isinstance(count, float) else count
 
 
-def _weights(objective: Pseudolikelihood, start: FloatArray | None) -> FloatArray:
-    """Where the search begins: zero where nothing else is said."""
-    size = objective.matrix.shape[1]
-    return np.zeros(size) if start is None else np.where(np.isnan(start), 0.0, start)
+def _weights(matrix: sparse.csr_array, start: FloatArray | None) -> FloatArray:
+    """Where the search begins: zero where nothing is given."""
+    return np.zeros(matrix.shape[1]) if start is None else np.where(np.isnan(start), 0.0, start)
 
 
-def _free(objective: Pseudolikelihood, fixed: BoolArray | None) -> BoolArray:
-    return np.ones(objective.matrix.shape[1], dtype=bool) if fixed is None else ~fixed
+def _free(matrix: sparse.csr_array, fixed: BoolArray | None) -> BoolArray:
+    return np.ones(matrix.shape[1], dtype=bool) if fixed is None else ~fixed
 
 
-def _given(objective: Pseudolikelihood, weights: FloatArray, free: BoolArray) -> Pseudolikelihood:
-    """The objective of the free weights alone: what the others say moves into the base."""
+def _given(rows: Rows, weights: FloatArray, free: BoolArray) -> Rows:
+    """The rows of the free weights alone: what the others contribute moves into the base."""
     if free.all():
-        return objective
-    base = objective.base + objective.matrix @ np.where(free, 0.0, weights)
-    matrix = sparse.csr_array(objective.matrix[:, np.flatnonzero(free)])
-    return Pseudolikelihood(matrix, base, objective.target, objective.l2, objective.count)
+        return rows
+    base = rows.base + rows.matrix @ np.where(free, 0.0, weights)
+    return Rows(sparse.csr_array(rows.matrix[:, np.flatnonzero(free)]), base, rows.number).distinct()

@@ -1,4 +1,4 @@
-"""The objective of the M-step cut into parts that share no triple, with equal triples merged into one."""
+"""The objective of the M-step cut into parts that share no triple."""
 
 from dataclasses import dataclass
 
@@ -33,24 +33,6 @@ class Part:
     def rows(self) -> tuple[IntArray, NDArray[np.int32], FloatArray, FloatArray, FloatArray]:
         """What the compiled code takes them by."""
         return self.begin, self.rule, self.times, self.base, self.count
-
-
-def merge(
-    matrix: sparse.csr_array, base: FloatArray, target: FloatArray, count: FloatArray
-) -> tuple[sparse.csr_array, FloatArray, FloatArray, FloatArray]:
-    """Equal rows become one: triples with the same base that the same rules reach equally often.
-
-    Such a row counts as often as they do and has their mean target: the objective is linear in y. Triples that no rule
-    reaches say nothing about the weights and are left out.
-
-    Example:
-        >>> matrix = sparse.csr_array(np.array([[1.0], [1.0], [0.0]]))
-        >>> [a.tolist() for a in merge(matrix, np.zeros(3), np.array([1.0, 0, 1]), np.ones(3))[1:]]
-        [[0.0], [0.5], [2.0]]
-    """
-    bits, base_bits = matrix.data.view(np.int64), base.view(np.int64)
-    kept, counts, targets = _merged(matrix.indptr, matrix.indices, bits, base_bits, target, count)
-    return matrix[kept], base[kept], targets, counts
 
 
 def cut(matrix: sparse.csr_array, base: FloatArray, target: FloatArray, count: FloatArray) -> list[Part]:
@@ -90,51 +72,6 @@ def cut(matrix: sparse.csr_array, base: FloatArray, target: FloatArray, count: F
         )
 
     return [part(number) for number in range(parts)]
-
-
-@njit(nogil=True, cache=True)
-def _merged(begin, rule, times, base, target, count):  # type: ignore[no-untyped-def]
-    """The first of each set of equal rows, their counts' sum and mean target, by a hash table."""
-    rows = len(base)
-    room = 16
-    while room < 2 * rows:
-        room *= 2
-    table = np.full(room, -1, dtype=np.int32)
-    kept = np.empty(rows, dtype=np.int64)
-    counts, targets = np.zeros(rows), np.zeros(rows)
-    n = 0
-    for row in range(rows):
-        low, high = begin[row], begin[row + 1]
-        if low == high or count[row] == 0:
-            continue
-        mixed = np.uint64(base[row])
-        for k in range(low, high):
-            mixed = (mixed ^ np.uint64(rule[k])) * np.uint64(0x9E3779B97F4A7C15)
-            mixed = (mixed ^ (mixed >> np.uint64(29)) ^ np.uint64(times[k])) * np.uint64(0xBF58476D1CE4E5B9)
-            mixed ^= mixed >> np.uint64(32)
-        slot = np.int64(mixed & np.uint64(room - 1))
-        while table[slot] >= 0 and not _alike(begin, rule, times, base, row, kept[table[slot]]):
-            slot = (slot + 1) & (room - 1)
-        if table[slot] < 0:
-            table[slot] = n
-            kept[n] = row
-            n += 1
-        counts[table[slot]] += count[row]
-        targets[table[slot]] += count[row] * target[row]
-    for row in range(n):
-        targets[row] /= counts[row]
-    return kept[:n].copy(), counts[:n].copy(), targets[:n].copy()
-
-
-@njit(nogil=True, cache=True)
-def _alike(begin, rule, times, base, row, other):  # type: ignore[no-untyped-def]
-    shift = begin[other] - begin[row]
-    if base[other] != base[row] or begin[other + 1] - begin[row + 1] != shift:
-        return False
-    for k in range(begin[row], begin[row + 1]):
-        if rule[k] != rule[k + shift] or times[k] != times[k + shift]:
-            return False
-    return True
 
 
 @njit(nogil=True, cache=True)

@@ -8,16 +8,11 @@ from scipy import sparse
 
 from plogicnet.config import Config
 from plogicnet.graph import RELATION, BoolArray, FloatArray, IntArray, KnowledgeGraph, TripleSet
-from plogicnet.grounding import Groundings, Network
-from plogicnet.mln.conditional import (
-    Aggregate,
-    Blanket,
-    base_log_odds,
-    features,
-    grounding_counts,
-    probability,
-)
-from plogicnet.mln.learning import Pseudolikelihood, learn_weights, standard_errors
+from plogicnet.grounding.groundings import Grounded, Groundings
+from plogicnet.grounding.network import Network
+from plogicnet.grounding.rows import Rows
+from plogicnet.mln.conditional import Aggregate, Blanket, aggregated, base_log_odds, features, probability
+from plogicnet.mln.learning import learn_weights, standard_errors
 from plogicnet.mln.scores import RuleScores
 from plogicnet.rules import RuleTable
 from plogicnet.support.errors import InputError
@@ -25,7 +20,7 @@ from plogicnet.support.memory import require_bytes
 from plogicnet.support.progress import Progress, silent
 
 ENTRY_BYTES = 40
-"""What a grounding takes when the weights are learned, beside the grounding itself."""
+"""What a grounding in memory takes when the weights are learned, beside the grounding itself."""
 TRIPLE_BYTES = 180
 """And a triple of O ∪ H, with the indexes that ranking finds it by."""
 
@@ -36,17 +31,19 @@ class Evidence:
 
     Attributes:
         assumed: for each hidden triple, whether it is taken as true; None: none of them is.
+        base: b of each relation.
     """
 
     network: Network
     assumed: BoolArray | None
     blanket: Blanket
     aggregate: Aggregate
+    base: FloatArray
 
     @cached_property
     def truth(self) -> BoolArray:
         """The assignment, for every triple of O ∪ H."""
-        observed = self.network.groundings.observed
+        observed = self.network.grounded.observed
         truth = observed.copy()
         if self.assumed is not None:
             hidden = len(truth) - int(truth.sum())
@@ -59,20 +56,37 @@ class Evidence:
         return truth
 
     @cached_property
-    def matrix(self) -> sparse.csr_array:
-        """Triples × rules, so that log-odds = base + matrix · weights."""
+    def rows(self) -> Rows:
+        """Triples × rules, so that log-odds = base + matrix · weights; equal triples are one row.
+
+        Where only observed premises count, the merged form of the groundings is enough. The full blanket and sampled
+        premises need the unmerged form, which must fit into memory.
+        """
         self.require_memory()
-        return features(self.network.groundings, self.truth, self.blanket, self.aggregate)
+        relations = self.network.grounded.triples.triples[:, RELATION]
+        if not self._is_merged:
+            matrix = features(self.network.groundings, self.truth, self.blanket, self.aggregate)
+            return Rows.of(matrix, self.base[relations])
+        rows = aggregated(self.network.grounded.multisets, self.aggregate)
+        base = np.empty(len(rows.base))
+        reached = rows.number >= 0
+        base[rows.number[reached]] = self.base[relations[reached]]  # rules of one multiset conclude one relation
+        return replace(rows, base=base)
 
     def require_memory(self) -> None:
-        """Refuses, before it is made, a matrix that a memory limit has no room for, with what is made of it."""
-        groundings = self.network.groundings
-        size, triples = len(groundings.rule), len(groundings.triples)
+        """Raises an InputError where a memory limit has no room for the rows and what is made of them."""
+        grounded = self.network.grounded
+        size = grounded.size if isinstance(grounded, Groundings) or not self._is_merged else 0
         require_bytes(
-            ENTRY_BYTES * size + TRIPLE_BYTES * triples,
-            f"weights and scores by {size:,} groundings of {triples:,} triples",
+            ENTRY_BYTES * size + TRIPLE_BYTES * len(grounded.triples),
+            f"weights and scores by {grounded.size:,} groundings of {len(grounded.triples):,} triples",
             "raise rules.min_precision, or leave rules out",
         )
+
+    @property
+    def _is_merged(self) -> bool:
+        """Whether every grounding that concludes a triple counts, and nothing else: its rule multiset is enough."""
+        return not self.network.linked
 
     @property
     def is_local(self) -> bool:
@@ -108,18 +122,41 @@ class RuleModel:
         rules: the rules with their weights.
         constraints: the irreflexive constraints.
         evidence: the ground network and the assignment under which premises are taken.
-        base: b of each relation.
     """
 
     rules: RuleTable
     constraints: RuleTable
     evidence: Evidence
-    base: FloatArray
+
+    @property
+    def grounded(self) -> Grounded:
+        """The ground network, in memory or on disk as its engine has it."""
+        return self.evidence.network.grounded
 
     @property
     def groundings(self) -> Groundings:
-        """The ground network."""
+        """The ground network in its unmerged form, which must fit into memory."""
         return self.evidence.network.groundings
+
+    @property
+    def triples(self) -> TripleSet:
+        """O ∪ H."""
+        return self.grounded.triples
+
+    @property
+    def observed(self) -> BoolArray:
+        """For each triple of O ∪ H, whether it is in O."""
+        return self.grounded.observed
+
+    @property
+    def hidden(self) -> IntArray:
+        """H, the hidden triples."""
+        return self.grounded.hidden
+
+    @property
+    def reached(self) -> BoolArray:
+        """For each triple of O ∪ H, whether some rule takes part in its log-odds."""
+        return self.rows.number >= 0
 
     @property
     def truth(self) -> BoolArray:
@@ -127,17 +164,33 @@ class RuleModel:
         return self.evidence.truth
 
     @property
+    def rows(self) -> Rows:
+        """Triples × rules, so that log-odds = base + matrix · weights; equal triples are one row."""
+        return self.evidence.rows
+
+    @property
     def matrix(self) -> sparse.csr_array:
-        """Triples × rules, so that log-odds = base + matrix · weights."""
-        return self.evidence.matrix
+        """The same with a row for every triple of O ∪ H."""
+        return self.rows.whole
+
+    @property
+    def base(self) -> FloatArray:
+        """The log-odds b of each relation."""
+        return self.evidence.base
+
+    @property
+    def aggregate(self) -> Aggregate:
+        """How a rule's groundings are taken together."""
+        return self.evidence.aggregate
+
+    def require_memory(self) -> None:
+        """Raises an InputError where a memory limit has no room for what weights are learned from."""
+        self.evidence.require_memory()
 
     def reasons(self, triple: IntArray, most: int | None = None) -> list[Reason]:
         """Which rules take part in one triple's log-odds; where that is possible, without building the whole network.
 
         All groundings are counted; the premises of at most so many of each rule are given.
-
-        Example:
-            >>> model.reasons(graph.numbers("anna", "mother", "ben"))  # doctest: +SKIP
         """
         if not self.evidence.is_local:
             return self._reasons_of_row(triple, most)
@@ -151,7 +204,7 @@ class RuleModel:
         ]
 
     def _reasons_of_row(self, triple: IntArray, most: int | None) -> list[Reason]:
-        groundings, matrix = self.groundings, self.matrix
+        groundings = self.groundings
         row = int(groundings.triples.find(triple[None, :])[0])
         if row < 0:
             return []
@@ -160,8 +213,7 @@ class RuleModel:
         concluding = concluding[true[groundings.premises[concluding]].all(axis=1)]
         broken = groundings.rule[self._broken_by(row)] if self.evidence.blanket == "full" else concluding[:0]
         found = []
-        start, stop = matrix.indptr[row : row + 2]
-        for rule, value in zip(matrix.indices[start:stop].tolist(), matrix.data[start:stop].tolist(), strict=True):
+        for rule, value in zip(*(part.tolist() for part in self.rows.row(row)), strict=True):
             own = concluding[groundings.rule[concluding] == rule]
             premises = [groundings.triples.triples[p[p >= 0]] for p in groundings.premises[own[:most]]]
             found.append(Reason(rule, value, len(own), int((broken == rule).sum()), premises))
@@ -177,7 +229,7 @@ class RuleModel:
     @property
     def log_odds(self) -> FloatArray:
         """The log-odds of every triple of O ∪ H."""
-        return self.log_odds_of(self.matrix @ self.rules.weight, self.groundings.triples.triples[:, RELATION])
+        return self.log_odds_of(self.rows.sums(self.rules.weight), self.triples.triples[:, RELATION])
 
     def log_odds_of(self, sums: FloatArray, relations: IntArray) -> FloatArray:
         """The log-odds of triples of these relations, by the sums of value · weight over their rules."""
@@ -186,26 +238,23 @@ class RuleModel:
     @property
     def hidden_p_w(self) -> FloatArray:
         """p_w of the hidden triples."""
-        return probability(self.log_odds)[~self.groundings.observed]
+        return probability(self.log_odds)[~self.observed]
 
     def within(self, graph: KnowledgeGraph) -> "RuleModel":
         """The same rules, weights and base rates in a graph that has more facts, perhaps of more entities.
 
         Hidden triples that were assumed to be true are so still; those that the new facts make hidden are not.
-
-        Example:
-            >>> model.within(add_facts(graph, [("kim", "sister", "anna")]))  # doctest: +SKIP
         """
         before = self.evidence
         evidence = replace(before, network=replace(before.network, graph=graph), assumed=None)
         if before.assumed is not None and before.assumed.any():
-            true = TripleSet.of(self.groundings.hidden[before.assumed], len(graph.entities))
-            evidence = replace(evidence, assumed=true.contains(evidence.network.groundings.hidden))
+            true = TripleSet.of(self.hidden[before.assumed], len(graph.entities))
+            evidence = replace(evidence, assumed=true.contains(evidence.network.grounded.hidden))
         return replace(self, evidence=evidence)
 
     def scores(self, graph: KnowledgeGraph) -> RuleScores:
         """What ranking, prediction and calibration need of it."""
-        triples, reached = self.groundings.triples, np.diff(self.matrix.indptr) > 0
+        triples, reached = self.triples, self.reached
         subset = TripleSet(triples.triples[reached], triples.keys[reached], triples.entities)
         return RuleScores(subset, self.log_odds[reached], self.base, self.irreflexive(graph), graph.observed)
 
@@ -238,48 +287,28 @@ def build_rule_model(
     """The model of rules whose premises are true where observed, or where `assumed` says so of hidden triples.
 
     The network is grounded when it is first needed.
-
-    Example:
-        >>> build_rule_model(graph, config, rules, constraints)  # doctest: +SKIP
     """
     # under the full blanket a hidden triple counts as a premise too
     linked = config.mln.blanket == "full" or config.mln.hidden_premises == "sampled"
-    network = Network(graph, rules.rules, config.rules.counting, linked, config.grounding, config.threads, progress)
-    evidence = Evidence(network, assumed, config.mln.blanket, config.mln.aggregate)
-    return RuleModel(rules, constraints, evidence, base_log_odds(graph, config.mln.unit_clauses))
+    network = Network.of(graph, rules.rules, config, linked, progress)
+    base = base_log_odds(graph, config.mln.unit_clauses)
+    return RuleModel(rules, constraints, Evidence(network, assumed, config.mln.blanket, config.mln.aggregate, base))
 
 
 def m_step(model: RuleModel, hidden_q: FloatArray, config: Config, seed: int) -> RuleModel:
-    """Learns the weights anew with y = 1 on O and y = q on H (Sec. 4.3).
-
-    Example:
-        >>> m_step(model, hidden_q, config, seed=0)  # doctest: +SKIP
-    """
-    evidence = model.evidence
+    """Learns the weights anew with y = 1 on O and y = q on H (Sec. 4.3)."""
     if config.mln.hidden_premises == "sampled":
         assumed = np.random.default_rng([seed, 11]).random(len(hidden_q)) < hidden_q
-        evidence = replace(evidence, assumed=assumed)
-    model = replace(model, evidence=evidence)
-    objective = _objective(model, hidden_q, config)
-    weights = learn_weights(objective, config.mln, model.rules.given, model.rules.fixed, config.threads)
-    return replace(model, rules=model.rules.with_weights(weights))
-
-
-def report(model: RuleModel, hidden_q: FloatArray, config: Config) -> RuleTable:
-    """The rules as the M-step left them, with each weight's standard error and each rule's groundings counted.
-
-    Example:
-        >>> report(model, hidden_q, config).standard_error  # doctest: +SKIP
-    """
+        model = replace(model, evidence=replace(model.evidence, assumed=assumed))
+    targets = np.ones(len(model.observed))
+    targets[~model.observed] = hidden_q
     rules = model.rules
-    errors = standard_errors(_objective(model, hidden_q, config), rules.weight, rules.fixed, config.threads)
-    return rules.reported(errors, grounding_counts(model.groundings).sum(axis=1))
+    weights = learn_weights(model.rows, targets, config.mln, rules.given, rules.fixed, config.threads)
+    return replace(model, rules=rules.with_weights(weights))
 
 
-def _objective(model: RuleModel, hidden_q: FloatArray, config: Config) -> Pseudolikelihood:
-    """What the M-step maximises."""
-    observed = model.groundings.observed
-    target = np.ones(len(observed))
-    target[~observed] = hidden_q
-    base = model.base[model.groundings.triples.triples[:, RELATION]]
-    return Pseudolikelihood(model.matrix, base, target, config.mln.l2)
+def report(model: RuleModel, config: Config) -> RuleTable:
+    """The rules as the M-step left them, with each weight's standard error and each rule's groundings counted."""
+    rules = model.rules
+    errors = standard_errors(model.rows, rules.weight, config.mln.l2, rules.fixed, config.threads)
+    return rules.reported(errors, model.grounded.rule_counts)

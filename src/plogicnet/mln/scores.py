@@ -6,7 +6,7 @@ from functools import cached_property
 import numpy as np
 from scipy import special
 
-from plogicnet.graph import HEAD, RELATION, TAIL, Answers, BoolArray, FloatArray, IntArray, Side, TripleSet
+from plogicnet.graph import HEAD, RELATION, SIDES, TAIL, Answers, BoolArray, FloatArray, IntArray, Side, TripleSet
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,7 @@ class RuleScores:
 
     @cached_property
     def _answers(self) -> dict[Side, Answers]:
-        sides: tuple[Side, Side] = ("head", "tail")
-        return {side: Answers.of(self.reached.triples, self.reached.entities, side) for side in sides}
+        return {side: Answers.of(self.reached.triples, self.reached.entities, side) for side in SIDES}
 
     def of_triples(self, triples: IntArray) -> tuple[FloatArray, BoolArray]:
         """The log-odds of given triples, and which of them a rule reaches."""

@@ -1,23 +1,24 @@
 """The figures of a report: from a run's numbers to plots and tables."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
+from plogicnet.evaluation.figures import Figures, RankingFigures, Reliability
+from plogicnet.evaluation.metrics import Metric, columns
 from plogicnet.graph import FloatArray
 from plogicnet.report.findings import Ranked
 from plogicnet.report.markup import Child, Markup, Names, join, tag
 from plogicnet.report.plots import Axis, Plane, legend, meter, strip, strip_scale
 from plogicnet.rules import RuleTable
 from plogicnet.systems.system import FIGURES as TITLES
+from plogicnet.systems.system import NEURAL, PLAIN, RULES, STAR
 from plogicnet.training.state import Iteration
 
-KINDS = {"neural": "neural", "rules": "rules", "plogicnet": "plogicnet", "plogicnet*": "star"}
-"""Each system's kind of mark."""
+KINDS = {NEURAL: "neural", RULES: "rules", PLAIN: "plogicnet", STAR: "star"}
+"""Each ranking's kind of mark."""
 Titles = Mapping[str, str]
-COMPARED = ("neural", "rules", "plogicnet*")
-FIGURES = {"mrr": "MRR", "hits_at_1": "Hits@1", "hits_at_3": "Hits@3", "hits_at_10": "Hits@10"}
+COMPARED = (NEURAL, RULES, STAR)
 EDGES = (1, 3, 10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
 """The last rank of each bin: about the same width on a scale of logarithms, and Hits@1, 3 and 10 are their sums."""
 RELATIONS_MOST = 20
@@ -28,7 +29,7 @@ BINS_WITH_NAMES = 7
 STEPS = {
     "mine": "mining rules",
     "ground": "grounding rules",
-    "e_step": "E-steps: training vectors",
+    "e_step": "E-steps: training the neural model",
     "e_step_shared": "E-steps taken over",
     "m_step": "M-steps: learning weights",
     "validate": "choosing λ on valid",
@@ -54,51 +55,43 @@ def _side(cell: Child) -> str | None:
     return "number" if plain and str(cell).lstrip("+-–−")[:1] in "0123456789" else None
 
 
-def systems_table(result: Mapping[str, Any], titles: Titles = TITLES) -> Markup:
-    """The systems side by side; the best of each column is bold.
+def systems_table(rankings: Mapping[str, RankingFigures], titles: Titles = TITLES) -> Markup:
+    """The rankings side by side; the best of each column is bold."""
+    there = [rankings[name].overall for name in titles if name in rankings]
+    shown = [metric for metric in columns() if all(metric.key in figures for figures in there)]
+    best = {metric.key: metric.best(round(figures[metric.key], 3) for figures in there) for metric in shown}
 
-    Example:
-        >>> figures = dict.fromkeys(("mr", "mrr", "hits_at_1", "hits_at_3", "hits_at_10"), 1.0)
-        >>> systems_table({"rules": figures}).count("1.000")
-        4
-    """
-    there = [name for name in titles if name in result]
-    rows = []
-    for name in there:
-        row: list[Child] = [titles[name]]
-        for key in (*FIGURES, "mr"):
-            values = [round(result[n][key], 3) for n in there]
-            text = f"{result[name][key]:.1f}" if key == "mr" else f"{result[name][key]:.3f}"
-            best = values[there.index(name)] == (min(values) if key == "mr" else max(values))
-            row.append(tag("b", text) if best and len(there) > 1 else text)
-        rows.append(row)
-    return table(["system", *FIGURES.values(), "MR"], rows, "systems")
+    def cell(metric: Metric, value: float) -> Child:
+        text = metric.show(value)
+        return tag("b", text) if round(value, 3) == best[metric.key] and len(there) > 1 else text
+
+    named = [titles[name] for name in titles if name in rankings]
+    rows = [[name, *(cell(m, figures[m.key]) for m in shown)] for name, figures in zip(named, there, strict=True)]
+    return table(["system", *(metric.title for metric in shown)], rows, "systems")
 
 
 def groups_table(
-    result: Mapping[str, Any],
-    key: str,
+    groups: Mapping[str, Mapping[str, Figures]],
     counts: Mapping[str, int],
     kind: str,
     names: Names,
     titles: Titles = TITLES,
 ) -> Markup:
-    """The MRR of each relation or category as marks on a line; the largest first.
+    """The MRR of each relation or category, by ranking, as marks on a line; the largest first.
 
     Example:
-        >>> result = {"rules": {"by_category": {"1-1": {"mrr": 0.5}}}}
-        >>> groups_table(result, "by_category", {"1-1": 3}, "category", Names()).count("0.500")
+        >>> groups_table({"rules": {"1-1": {"mrr": 0.5}}}, {"1-1": 3}, "category", Names()).count("0.500")
         3
     """
-    there = [name for name in COMPARED if name in result]
+    there = [name for name in COMPARED if name in groups]
     shown = sorted(counts, key=lambda group: (-counts[group], group))[:RELATIONS_MOST]
     rows = []
     for group in shown:
-        values = {name: result[name][key][group]["mrr"] for name in there}
+        values = {name: groups[name][group]["mrr"] for name in there}
         marks = [(KINDS[n], v, f"{titles[n]}: MRR {v:.3f}") for n, v in values.items()]
         rows.append([names(group), f"{counts[group]:,}", strip(marks), *(f"{v:.3f}" for v in values.values())])
-    columns = [kind, "triples", strip_scale(), *(titles[name] for name in there)]
-    return join(legend(_kinds(there, titles), lines=False), table(columns, rows, "groups"))
+    head = [kind, "triples", strip_scale(), *(titles[name] for name in there)]
+    return join(legend(_kinds(there, titles), lines=False), table(head, rows, "groups"))
 
 
 def _kinds(there: Sequence[str], titles: Titles) -> list[tuple[str, str]]:
@@ -106,10 +99,10 @@ def _kinds(there: Sequence[str], titles: Titles) -> list[tuple[str, str]]:
 
 
 def iterations_figure(history: Sequence[Iteration], titles: Titles = TITLES, beside_test: bool = False) -> Markup:
-    """MRR on valid after each EM iteration; beside figures on test it is said why they differ.
+    """MRR on valid after each EM iteration; beside figures on test the caption says why they differ.
 
     Example:
-        >>> iterations_figure([{"iteration": 1, "valid": {"rules": {"mrr": 0.5}}, "lambda": 1.0}]).count("figure")
+        >>> iterations_figure([Iteration(1, 9, 4, 0.5, {}, 1.0, {"rules": {"mrr": 0.5}})]).count("figure")
         2
     """
     there = [name for name in titles if name in history[0].valid]
@@ -135,8 +128,7 @@ def accepted_figure(history: Sequence[Iteration], tau: float) -> Markup:
     """How many hidden triples were accepted, and how many of them are held-out facts.
 
     Example:
-        >>> line = {"iteration": 1, "accepted": 4, "hidden": 9, "accepted_precision": 0.5}
-        >>> accepted_figure([line], 0.5).count("50.0 %")
+        >>> accepted_figure([Iteration(1, 9, 4, 0.5, {}, 1.0, {})], 0.5).count("50.0 %")
         2
     """
     numbers = [line.iteration for line in history]
@@ -146,11 +138,11 @@ def accepted_figure(history: Sequence[Iteration], tau: float) -> Markup:
     for line in history:
         at, accepted, share = line.iteration, line.accepted, line.accepted_precision
         left, right = at - min(0.3, 0.06 * len(history) + 0.1), at + min(0.3, 0.06 * len(history) + 0.1)
-        said = "" if share is None else f"{100 * share:.1f} %"
+        text = "" if share is None else f"{100 * share:.1f} %"
         drawn.append(plane.bar("soft", left, right, accepted, f"{accepted:,} accepted"))
         if share:
-            drawn.append(plane.bar("star", left, right, share * accepted, f"{said} of them held out"))
-        shown = f"{accepted:,} · {said}" if said and len(history) <= BARS_WITH_SHARES else f"{accepted:,}"
+            drawn.append(plane.bar("star", left, right, share * accepted, f"{text} of them held out"))
+        shown = f"{accepted:,} · {text}" if text and len(history) <= BARS_WITH_SHARES else f"{accepted:,}"
         drawn.append(plane.text(at, accepted, shown))
     about = (
         f"Of {history[-1].hidden:,} hidden triples, those with p_w ≥ {tau:g}. The full colour and the percentage are"
@@ -159,15 +151,11 @@ def accepted_figure(history: Sequence[Iteration], tau: float) -> Markup:
     return plane.figure("Hidden triples accepted", about, drawn)
 
 
-def ranks_figure(told: Ranked, entities: int, titles: Titles = TITLES) -> Markup:
-    """How the ranks are spread over bins of equal width on a scale of logarithms.
-
-    Example:
-        >>> ranks_figure(told, 135)  # doctest: +SKIP
-    """
-    there = [name for name in COMPARED if name in told.ranks]
+def ranks_figure(ranking: Ranked, entities: int, titles: Titles = TITLES) -> Markup:
+    """How the ranks are spread over bins of equal width on a scale of logarithms."""
+    there = [name for name in COMPARED if name in ranking.ranks]
     edges = [edge for at, edge in enumerate(EDGES) if not at or EDGES[at - 1] < entities]
-    shares = {name: rank_shares(told.ranks[name].realistic, edges) for name in there}
+    shares = {name: rank_shares(ranking.ranks[name].realistic, edges) for name in there}
     ticks = [(at + 0.5, _bin(edges[at - 1] + 1 if at else 1, edge)) for at, edge in enumerate(edges)]
     step = 1 if len(edges) <= BINS_WITH_NAMES else 2
     x = Axis(0, len(edges), tuple(ticks[::step]), "rank")
@@ -178,9 +166,9 @@ def ranks_figure(told: Ranked, entities: int, titles: Titles = TITLES) -> Markup
         for i, name in enumerate(there)
         for at, share in enumerate(shares[name].tolist())
     ]
-    whole = len(told.triples) == told.of
-    sample = "" if whole else f" A sample of {len(told.triples):,} of the {told.of:,} triples, drawn by the run’s seed."
-    about = f"Heads and tails of the {told.split} triples among {entities:,} entities, filtered.{sample}"
+    part, of = len(ranking.triples), ranking.of
+    sample = f" A sample of {part:,} of the {of:,} triples, drawn by the run’s seed." if part < of else ""
+    about = f"Heads and tails of the {ranking.split} triples among {entities:,} entities, filtered.{sample}"
     return plane.figure("Where the truth stands", about, drawn, legend(_kinds(there, titles), lines=False))
 
 
@@ -206,22 +194,22 @@ def _bin(first: int, last: int) -> str:
     return "–".join(dict.fromkeys(short))
 
 
-def reliability_figure(calibration: Mapping[str, Any], split: str) -> Markup:
+def reliability_figure(calibration: Reliability, split: str) -> Markup:
     """How many candidates of a probability are true.
 
     Example:
-        >>> curve = [{"predicted": 0.1, "true": 0.2, "share": 1.0}]
-        >>> reliability_figure({"curve": curve}, "test").count("<circle")
+        >>> from plogicnet.evaluation.figures import Bin
+        >>> reliability_figure(Reliability(0.1, 0.0, (Bin(0.1, 0.2, 1.0),)), "test").count("<circle")
         1
     """
     plane = Plane(
         Axis.of(0, 1, "probability that was given", percent=True), Axis.of(0, 1, "share that is true", percent=True)
     )
-    points = [(p["predicted"], p["true"]) for p in calibration["curve"]]
+    points = [(point.predicted, point.true) for point in calibration.curve]
     drawn = [plane.line("ideal", [(0, 0), (1, 1)]), plane.line("star", points)]
-    for point in calibration["curve"]:
-        said = f"given {point['predicted']:.3f}, true {point['true']:.3f}; {100 * point['share']:.3g} % of candidates"
-        drawn.append([plane.dot("star", point["predicted"], point["true"], 2.5 + 3 * point["share"] ** 0.25, said)])
+    for point in calibration.curve:
+        text = f"given {point.predicted:.3f}, true {point.true:.3f}; {100 * point.share:.3g} % of candidates"
+        drawn.append([plane.dot("star", point.predicted, point.true, 2.5 + 3 * point.share**0.25, text)])
     about = (
         f"On {split}. Above the dashed line the model is more cautious than it need be, below it too sure; larger dots"
         " stand for more candidates."
@@ -230,11 +218,7 @@ def reliability_figure(calibration: Mapping[str, Any], split: str) -> Markup:
 
 
 def rules_figure(rules: RuleTable, seed: int) -> Markup:
-    """Each rule's precision and its learned weight.
-
-    Example:
-        >>> rules_figure(model.rules, 0)  # doctest: +SKIP
-    """
+    """Each rule's precision and its learned weight."""
     of = len(rules)
     if of > POINTS_MOST:
         rules = rules.take(np.sort(np.random.default_rng([seed, 31]).choice(of, POINTS_MOST, replace=False)))
@@ -244,8 +228,8 @@ def rules_figure(rules: RuleTable, seed: int) -> Markup:
     drawn = []
     for i in np.argsort(-rules.support, kind="stable").tolist():
         counts = f"weight {rules.weight[i]:.2f}, {rules.hits[i]:,} of {rules.support[i]:,}"
-        said = f"{counts}: {rules.rules[i]}"
-        drawn.append(plane.dot("rules", rules.precision[i], rules.weight[i], float(radius[i]), said))
+        text = f"{counts}: {rules.rules[i]}"
+        drawn.append(plane.dot("rules", rules.precision[i], rules.weight[i], float(radius[i]), text))
     part = f"A sample of {len(rules):,} of the {of:,} rules, drawn by the run’s seed." if len(rules) < of else ""
     about = (
         f"{part or f'All {of:,} rules.'} Larger dots conclude more triples. A weight counts beside those of the other"

@@ -3,7 +3,6 @@
 import base64
 import dataclasses
 import hashlib
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
@@ -13,19 +12,26 @@ from typing import Any
 import numpy as np
 
 from plogicnet.config import Config
-from plogicnet.diagnostics.graphs import Finding, examine
+from plogicnet.config.tree import children
+from plogicnet.diagnostics.finding import Finding
+from plogicnet.diagnostics.graphs import examine_graph
+from plogicnet.evaluation.figures import Bin, SplitFigures
 from plogicnet.graph import RELATION, KnowledgeGraph
-from plogicnet.model import PLogicNet
+from plogicnet.inference.examples import Example
+from plogicnet.model import Explanation, PLogicNet
 from plogicnet.report import figures, findings, reasons
 from plogicnet.report.markup import AND, Child, Markup, Names, breakable, join, shortened, tag
 from plogicnet.rules import RuleTable
+from plogicnet.runs.files import read_timings
+from plogicnet.runs.reading import read_config
 from plogicnet.support.errors import InputError, many
 from plogicnet.support.files import write_text
 from plogicnet.support.progress import Progress, silent
+from plogicnet.systems.system import NEURAL, RULES, STAR
 from plogicnet.version import VERSION
 
-NEITHER = "without rules and without vectors, nothing tells one answer from another"
-STRONGEST = 12
+NEITHER = "without rules and without a neural model, nothing tells one answer from another"
+STRONGEST, EXAMPLES = 12, 2
 EXAMPLE_MOST = 160
 TURNING = dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A)])
 """Characters that change the direction of the text after them."""
@@ -36,11 +42,7 @@ Section = tuple[str, str, Child]
 def write_report(
     run: Path, out: Path, settings: Mapping[str, object] | None = None, progress: Progress = silent
 ) -> Path:
-    """Writes the report of a complete run to an HTML file; settings, as the device, may differ from the run's own.
-
-    Example:
-        >>> write_report(Path("runs/family"), Path("family.html"))  # doctest: +SKIP
-    """
+    """Writes the report of a complete run to an HTML file; settings, as the device, may differ from the run's own."""
     model = PLogicNet.load(run, settings)
     page = page_of(model, run, progress)
     try:
@@ -51,25 +53,22 @@ def write_report(
 
 
 def page_of(model: PLogicNet, run: Path, progress: Progress = silent) -> str:
-    """The report as text.
-
-    Example:
-        >>> page_of(PLogicNet.load("runs/family"), Path("runs/family"))  # doctest: +SKIP
-    """
+    """The report as text."""
     graph, names = model.fitted.graph, Names(model.fitted.graph.labels)
     split = next((s for s in ("test", "valid") if s in model.metrics), None)
-    told = findings.ranked(model, split, progress) if split else None
-    asked = findings.ask(model, told, progress) if told else []
-    result: Any = model.metrics[split] if split else {}
+    ranking = findings.ranked(model, split, progress) if split else None
+    asked = findings.ask(model, ranking, progress) if ranking else []
+    content: Any = model.metrics[split] if split else None
+    result = None if content is None else SplitFigures.of_json(content)
     sections: list[Section] = [
         ("data", "The graph", _data(model)),
-        ("ranking", "How well it ranks", _ranking(model, result, told, names)),
+        ("ranking", "How well it ranks", _ranking(model, result, ranking, names)),
         ("probabilities", "Probabilities", _probabilities(result)),
         ("rules", "The rules", _rules(model, names)),
-        ("surprises", "Surprising predictions", _surprises(model, run, asked, names)),
-        ("mistakes", "Mistakes worth reading", _mistakes(model, told, asked, names)),
-        ("settings", "Settings", _settings(Config().with_file(run / "config.yaml"))),
-        ("timings", "Timings", _timings(run)),
+        ("surprises", "Surprising predictions", _surprises(model, asked, names)),
+        ("mistakes", "Mistakes worth reading", _mistakes(model, ranking, asked, names)),
+        ("settings", "Settings", _settings(read_config(run))),
+        ("timings", "Timings", _timings(read_timings(run))),
     ]
     contents = tag("nav", [tag("a", title, href=f"#{anchor}") for anchor, title, _ in sections], aria_label="Contents")
     body = [tag("section", tag("h2", title), inner, id=anchor) for anchor, title, inner in sections]
@@ -100,8 +99,8 @@ def _document(title: str, body: Markup) -> str:
 def _halves(model: PLogicNet) -> str:
     """What was trained together."""
     config = model.config
-    vectors = [config.neural.model] if config.em.neural else []
-    halves = [*vectors, *(["rules"] if len(model.fitted.outcome.rule_model.rules) else [])]
+    model_name = [config.neural.model] if config.em.neural else []
+    halves = [*model_name, *(["rules"] if len(model.fitted.outcome.rule_model.rules) else [])]
     return f"{' and '.join(halves) or 'nothing'}, seed {config.seed}"
 
 
@@ -109,19 +108,20 @@ def _tiles(values: Sequence[tuple[str, Child]]) -> Markup:
     return tag("dl", [tag("div", tag("dt", name), tag("dd", value)) for name, value in values], class_="tiles")
 
 
-def _short(model: PLogicNet, result: Mapping[str, Any]) -> Markup:
+def _short(model: PLogicNet, result: SplitFigures | None) -> Markup:
     """The whole in a few numbers and a sentence."""
     rules = model.fitted.outcome.rule_model.rules
     last = model.history[model.fitted.outcome.iteration - 1] if model.history else None
     tiles: list[tuple[str, Child]] = []
     sentence = None
-    if result:
-        star, split = result["plogicnet*"], result["split"]
+    if result is not None:
+        star, split = result.rankings[STAR].overall, result.split
         tiles += [(f"MRR on {split}", f"{star['mrr']:.3f}"), (f"Hits@10 on {split}", f"{star['hits_at_10']:.3f}")]
-        titles, together = model.titles, len(rules) and "neural" in result and result["lambda"]
-        others = [f"{titles[n]} {result[n]['mrr']:.3f}" for n in ("neural", "rules") if n in result]
-        both = ", which ranks by vectors and rules together" if together else ""
-        sentence = f"Mean reciprocal rank of pLogicNet*{both}; {', '.join(others)}."
+        titles, together = model.titles, len(rules) and NEURAL in result.rankings and result.lambda_
+        halves = [(titles[n], result.rankings[n].overall["mrr"]) for n in (NEURAL, RULES) if n in result.rankings]
+        both = ", which ranks by the neural model and rules together" if together else ""
+        others = ", ".join(f"{title} {mrr:.3f}" for title, mrr in halves)
+        sentence = f"Mean reciprocal rank of {titles[STAR]}{both}; {others}."
     tiles.append(("rules learned", f"{len(rules):,}"))
     if last is not None:
         tiles.append(("missing facts accepted", f"{last.accepted:,}"))
@@ -168,11 +168,11 @@ def _by_category(graph: KnowledgeGraph, split: str) -> dict[str, int]:
 
 def _checkup(model: PLogicNet) -> Markup:
     """What the doctor says of the graph, warnings first."""
-    checked = examine(model.fitted.graph).findings
-    told = [f for level in ("warning", "note") for f in checked if f.level == level]
-    items = [tag("li", _level(f), " ", f.message, _examples(f.examples[:3])) for f in told]
-    fine = len(checked) - len(told)
-    return tag("ul", items, tag("li", f"{fine} of {len(checked)} checks found nothing worth a word."), class_="checkup")
+    checked = examine_graph(model.fitted.graph).findings
+    shown = [f for level in ("warning", "note") for f in checked if f.level == level]
+    items = [tag("li", _level(f), " ", f.message, _examples(f.examples[:3])) for f in shown]
+    fine = len(checked) - len(shown)
+    return tag("ul", items, tag("li", f"{fine} of {len(checked)} checks passed."), class_="checkup")
 
 
 def _level(finding: Finding) -> Markup:
@@ -185,60 +185,64 @@ def _examples(examples: Sequence[str]) -> Child:
     return tag("small", "For example: ", [join("; " if at else "", e) for at, e in enumerate(shown)]) if shown else None
 
 
-def _ranking(model: PLogicNet, result: Mapping[str, Any], told: findings.Ranked | None, names: Names) -> Child:
-    if told is None:
+def _ranking(model: PLogicNet, result: SplitFigures | None, ranking: findings.Ranked | None, names: Names) -> Child:
+    if result is None or ranking is None:
         return tag("p", "The graph holds nothing out, so there is nothing to rank.")
     graph, titles = model.fitted.graph, model.titles
-    relations, categories = _by_relation(graph, told.split), _by_category(graph, told.split)
+    relations, categories = _by_relation(graph, ranking.split), _by_category(graph, ranking.split)
+    ranked = result.rankings
+    by_category = {name: of.by_category for name, of in ranked.items()}
+    by_relation = {name: of.by_relation for name, of in ranked.items()}
     most = figures.RELATIONS_MOST
     largest = f", the {most} largest of {len(relations):,}" if len(relations) > most else ""
     plots = (
-        figures.iterations_figure(model.history, titles, told.split == "test"),
-        figures.ranks_figure(told, len(graph.entities), titles),
+        figures.iterations_figure(model.history, titles, ranking.split == "test"),
+        figures.ranks_figure(ranking, len(graph.entities), titles),
     )
-    asked = many(told.of, f"{told.split} triple")
+    asked = many(ranking.of, f"{ranking.split} triple")
     about = f"{asked}, both ends, among {many(len(graph.entities), 'entity', 'entities')}; filtered."
     return [
         tag("p", about),
-        figures.systems_table(result, titles),
+        figures.systems_table(ranked, titles),
         tag("div", *plots, class_="pair"),
         tag("h3", "MRR by category of relation"),
-        figures.groups_table(result, "by_category", categories, "category", names, titles),
+        figures.groups_table(by_category, categories, "category", names, titles),
         tag("h3", f"MRR by relation{largest}"),
-        figures.groups_table(result, "by_relation", relations, "relation", names, titles),
+        figures.groups_table(by_relation, relations, "relation", names, titles),
     ]
 
 
-def _probabilities(result: Mapping[str, Any]) -> Child:
-    if not result:
+def _probabilities(result: SplitFigures | None) -> Child:
+    if result is None:
         return tag("p", "The graph holds nothing out to check the probabilities by.")
-    quality = result["calibration"]
-    same = " It was fitted on these same triples, so that the figure flatters it." if result["split"] == "valid" else ""
-    said = (
-        f"A probability is calibrated on the validation triples.{same} {_trust(quality['curve'])} True facts that no"
+    quality = result.calibration
+    same = " It was fitted on these same triples, so that the figure flatters it." if result.split == "valid" else ""
+    text = (
+        f"A probability is calibrated on the validation triples.{same} {_trust(quality.curve)} True facts that no"
         " split holds count as wrong, so that the shares are rather too low than too high."
     )
     rows: list[list[Child]] = [
-        [name, f"{of['brier']:.4f}", f"{of['ece']:.4f}"]
-        for name, of in (("calibrated", quality), ("before", quality["uncalibrated"]))
+        [name, f"{of.brier:.4f}", f"{of.ece:.4f}"]
+        for name, of in (("calibrated", quality), ("before", quality.uncalibrated))
+        if of is not None
     ]
-    beside = tag("div", tag("p", said), figures.table(["", "Brier score", "calibration error"], rows, "narrow"))
-    return tag("div", figures.reliability_figure(quality, result["split"]), beside, class_="pair")
+    beside = tag("div", tag("p", text), figures.table(["", "Brier score", "calibration error"], rows, "narrow"))
+    return tag("div", figures.reliability_figure(quality, result.split), beside, class_="pair")
 
 
-def _trust(curve: Sequence[Mapping[str, float]]) -> str:
+def _trust(curve: Sequence[Bin]) -> str:
     """What the curve says of the probabilities, to half a percentage point.
 
     Example:
-        >>> _trust([{"predicted": 0.5, "true": 0.6}, {"predicted": 0.9, "true": 0.7}])
-        'In 1 of the 2 groups of candidates fewer are right than was said, at worst 70 % where 90 % was said.'
+        >>> _trust([Bin(0.5, 0.6, 0.9), Bin(0.9, 0.7, 0.1)])
+        'In 1 of the 2 groups of candidates fewer are right than predicted, at worst 70 % instead of 90 %.'
     """
-    below = [point for point in curve if point["true"] < point["predicted"] - 0.005]
+    below = [point for point in curve if point.true < point.predicted - 0.005]
     if not below:
-        return "In every group of candidates at least as many are right as was said."
-    worst = max(below, key=lambda point: point["predicted"] - point["true"])
-    told = f"{_percent(worst['true'])} where {_percent(worst['predicted'])} was said"
-    return f"In {len(below)} of the {len(curve)} groups of candidates fewer are right than was said, at worst {told}."
+        return "In every group of candidates at least as many are right as predicted."
+    worst = max(below, key=lambda point: point.predicted - point.true)
+    at_worst = f"at worst {_percent(worst.true)} instead of {_percent(worst.predicted)}"
+    return f"In {len(below)} of the {len(curve)} groups of candidates fewer are right than predicted, {at_worst}."
 
 
 def _percent(share: float) -> str:
@@ -252,10 +256,10 @@ def _rules(model: PLogicNet, names: Names) -> Child:
     besides = many(constraints, "irreflexive constraint")
     if not len(rules):
         kept = f" but {besides}" if constraints else ""
-        by = "it ranks by the vectors alone" if outcome.neural is not None else NEITHER
+        by = "it ranks by the neural model alone" if outcome.neural is not None else NEITHER
         return tag("p", f"This run has no rules{kept}: {by}.")
     kinds = ", ".join(f"{n:,} {pattern}" for pattern, n in rules.counts().items() if n)
-    said = (
+    text = (
         f"{many(len(rules), 'rule')} ({kinds}) and {besides} were kept of {many(model.fitted.candidates, 'candidate')}."
     )
     plots = (
@@ -263,7 +267,7 @@ def _rules(model: PLogicNet, names: Names) -> Child:
         figures.accepted_figure(model.history, model.config.em.tau_triplet),
     )
     return [
-        tag("p", said),
+        tag("p", text),
         tag("div", *plots, class_="pair"),
         tag("h3", "The strongest rules"),
         _strongest(model, rules, names),
@@ -275,52 +279,54 @@ def _strongest(model: PLogicNet, rules: RuleTable, names: Names) -> Markup:
     for rule, row in zip(rules.rules[:STRONGEST], rules.rows()[:STRONGEST], strict=True):
         error = row["standard_error"]
         weight = join(f"{row['weight']:.2f}", tag("small", f" ± {error:.2f}") if error is not None else None)
-        examples = [_example(e, names) for e in findings.examples_of(model, rule)]
+        examples = [_example(e, names) for e in model.fitted.examples(rule, EXAMPLES)]
         counts = join(f"{row['precision']:.2f}", tag("small", f" {row['hits']:,} of {row['support']:,}"))
         rows.append([weight, join(names.rule(rule), tag("ul", examples, class_="examples")), counts])
     return figures.table(["weight", "rule, and examples of it", "precision"], rows, "rules")
 
 
-def _example(example: findings.Example, names: Names) -> Markup:
+def _example(example: Example, names: Names) -> Markup:
     premises = [join(AND if i else "", names.fact(p)) for i, p in enumerate(example.premises)]
-    said = "known" if example.known else f"new, in {example.found_in}" if example.found_in else "new"
-    known = tag("span", said, class_="badge" if example.known else "badge yes")
+    text = "known" if example.known else f"new, in {example.held_out}" if example.held_out else "new"
+    known = tag("span", text, class_="badge" if example.known else "badge yes")
     return tag("li", *premises, tag("span", " ⇒ ", class_="and"), names.fact(example.hypothesis), " ", known)
 
 
-def _surprises(model: PLogicNet, run: Path, asked: Sequence[findings.Asked], names: Names) -> Child:
+def _surprises(model: PLogicNet, asked: Sequence[findings.Asked], names: Names) -> Child:
     rules = _rule_texts(model)
-    embedded = model.fitted.outcome.neural is not None
-    said: list[Child] = [tag("p", "Facts that the training triples do not hold. The probability is calibrated.")]
+    neural = model.fitted.outcome.neural is not None
+
+    def cards(found: Sequence[Explanation]) -> Markup:
+        return _cards([reasons.prediction_card(why, names, rules) for why in found], "There are none.")
+
+    parts: list[Child] = [tag("p", "Facts that the training triples do not hold. The probability is calibrated.")]
     if rules:
-        title = "Rules say yes, the vectors doubt it" if embedded else "The rules’ most probable missing facts"
-        found = findings.believed_by_rules(model, run)
-        said += [tag("h3", title), _cards([reasons.prediction_card(e, names, rules) for e in found], "There are none.")]
-    if embedded:
-        title = (
-            "The vectors say yes, rules doubt it or do not reach it" if rules else "The vectors’ most probable answers"
-        )
+        title = "Rules say yes, the neural model doubts it" if neural else "The rules’ most probable missing facts"
+        parts += [tag("h3", title), cards(findings.believed_by_rules(model))]
+    if neural:
+        doubted = "The neural model says yes, rules doubt it or do not reach it"
+        title = doubted if rules else "The neural model’s most probable answers"
         among = f"Among {'the hidden triples and ' if rules else ''}the answers to {len(asked):,} queries."
-        found = findings.believed_by_vectors(model, run, asked)
-        cards = _cards([reasons.prediction_card(e, names, rules) for e in found], "There are none.")
-        said += [tag("h3", title), tag("p", among), cards]
-    return said if rules or embedded else tag("p", f"There are none: {NEITHER}.")
+        parts += [tag("h3", title), tag("p", among), cards(findings.believed_by_neural(model, asked))]
+    return parts if rules or neural else tag("p", f"There are none: {NEITHER}.")
 
 
-def _mistakes(model: PLogicNet, told: findings.Ranked | None, asked: Sequence[findings.Asked], names: Names) -> Child:
-    if told is None:
+def _mistakes(
+    model: PLogicNet, ranking: findings.Ranked | None, asked: Sequence[findings.Asked], names: Names
+) -> Child:
+    if ranking is None:
         return tag("p", "The graph holds nothing out that could be mistaken.")
     rules = _rule_texts(model)
-    said: list[Child] = []
+    parts: list[Child] = []
     if rules:
-        missed = [reasons.missed_card(m, names, rules) for m in findings.ranked_badly(model, told)]
-        none = f"No {told.split} triple that a rule reaches stands below rank {findings.BADLY}."
-        said += [tag("h3", "Ranked badly although a rule reaches it"), _cards(missed, none)]
-    queries = 2 * told.of
+        missed = [reasons.missed_card(m, names, rules) for m in findings.ranked_badly(model, ranking)]
+        none = f"No {ranking.split} triple that a rule reaches stands below rank {findings.BADLY}."
+        parts += [tag("h3", "Ranked badly although a rule reaches it"), _cards(missed, none)]
+    queries = 2 * ranking.of
     part = f"{len(asked):,} of {queries:,}, drawn by the run’s seed" if len(asked) < queries else f"all {queries:,}"
     about = f"Answers that no split holds: mistakes, or facts that the data lack. Queries asked: {part}."
-    wrong = [reasons.wrong_card(m, names, rules) for m in findings.confidently_wrong(model, told, asked)]
-    return [*said, tag("h3", "Held more probable than the truth"), tag("p", about), _cards(wrong, "No query has one.")]
+    wrong = [reasons.wrong_card(m, names, rules) for m in findings.confidently_wrong(model, ranking, asked)]
+    return [*parts, tag("h3", "Held more probable than the truth"), tag("p", about), _cards(wrong, "No query has one.")]
 
 
 def _rule_texts(model: PLogicNet) -> reasons.Rules:
@@ -337,9 +343,9 @@ def _settings(config: Config) -> Child:
         for key, value, default, meaning in changed_settings(config)
     ]
     changed = figures.table(["setting", "here", "default", "meaning"], rows, "settings") if rows else None
-    said = "What differs from the defaults:" if rows else "Every setting has its default."
+    text = "What differs from the defaults:" if rows else "Every setting has its default."
     every = tag("pre", config.to_yaml(comments=True))
-    return [tag("p", said), changed, tag("details", tag("summary", "All settings"), every)]
+    return [tag("p", text), changed, tag("details", tag("summary", "All settings"), every)]
 
 
 def changed_settings(config: Config) -> Iterator[tuple[str, str, str, str]]:
@@ -353,13 +359,13 @@ def changed_settings(config: Config) -> Iterator[tuple[str, str, str, str]]:
 
 
 def _changed(node: Any, default: Any, prefix: str) -> Iterator[tuple[str, str, str, str]]:
-    for field in dataclasses.fields(node):
-        value, usual = getattr(node, field.name), getattr(default, field.name)
-        key = prefix + field.name.rstrip("_")
+    usual = {key: value for key, value, _ in children(default)}
+    for key, value, about in children(node):
         if dataclasses.is_dataclass(value):
-            yield from _changed(value, usual, f"{key}.")
-        elif value != usual:
-            yield key, _value(value), _value(usual), field.metadata["meaning"]
+            section: Any = type(value)
+            yield from _changed(value, usual.get(key) or section(), f"{prefix}{key}.")
+        elif value != usual[key]:
+            yield prefix + key, _value(value), _value(usual[key]), about["meaning"]
 
 
 def _value(value: object) -> str:
@@ -368,9 +374,7 @@ def _value(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _timings(run: Path) -> Child:
-    file = run / "timings.json"
-    seconds: dict[str, float] = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+def _timings(seconds: Mapping[str, float]) -> Child:
     if not seconds:
         return tag("p", "The run holds no timings.")
     return figures.timings_table(seconds)

@@ -61,13 +61,13 @@ class Plane:
     y: Axis
     height: int = HEIGHT
 
-    def mark(self, kind: str, x: float, y: float, said: str = "") -> Markup:
+    def mark(self, kind: str, x: float, y: float, title: str = "") -> Markup:
         """A system's mark."""
-        return mark(kind, self._x(x), self._y(y), said)
+        return mark(kind, self._x(x), self._y(y), title)
 
-    def dot(self, kind: str, x: float, y: float, radius: float, said: str = "") -> Markup:
+    def dot(self, kind: str, x: float, y: float, radius: float, title: str = "") -> Markup:
         """A dot of any size."""
-        return tag("circle", _said(said), cx=self._x(x), cy=self._y(y), r=f"{radius:.1f}", class_=f"dot {kind}")
+        return tag("circle", _title(title), cx=self._x(x), cy=self._y(y), r=f"{radius:.1f}", class_=f"dot {kind}")
 
     def line(self, kind: str, points: Sequence[tuple[float, float]]) -> list[Markup]:
         """A line through points."""
@@ -76,13 +76,13 @@ class Plane:
             for (a, b), (c, d) in pairwise(points)
         ]
 
-    def bar(self, kind: str, left: float, right: float, y: float, said: str = "") -> Markup:
+    def bar(self, kind: str, left: float, right: float, y: float, title: str = "") -> Markup:
         """A bar that stands on the axis."""
         top, bottom = float(self._y(y)), float(self._y(max(0.0, self.y.low)))
         width = f"{100 * (self.x.at(right) - self.x.at(left)):.2f}%"
         height = f"{max(bottom - top, 0.0):.1f}"
         return tag(
-            "rect", _said(said), x=self._x(left), y=f"{top:.1f}", width=width, height=height, class_=f"bar {kind}"
+            "rect", _title(title), x=self._x(left), y=f"{top:.1f}", width=width, height=height, class_=f"bar {kind}"
         )
 
     def text(self, x: float, y: float, text: str, above: float = 6) -> Markup:
@@ -111,14 +111,14 @@ class Plane:
         return f"{ABOVE + (1 - self.y.at(value)) * self.height:.1f}"
 
 
-def mark(kind: str, x: str, y: str, said: str = "") -> Markup:
+def mark(kind: str, x: str, y: str, title: str = "") -> Markup:
     """A system's mark at a place in percent and pixels.
 
     Example:
         >>> mark("rules", "0%", "8")
         '<svg x="0%" y="8" class="mark rules"><path d="M-4-4h8v8h-8z"></path></svg>'
     """
-    return tag("svg", tag("path", _said(said), d=SHAPES[kind]), x=x, y=y, class_=f"mark {kind}")
+    return tag("svg", tag("path", _title(title), d=SHAPES[kind]), x=x, y=y, class_=f"mark {kind}")
 
 
 def legend(kinds: Sequence[tuple[str, str]], lines: bool = True) -> Markup:
@@ -137,7 +137,7 @@ def legend(kinds: Sequence[tuple[str, str]], lines: bool = True) -> Markup:
 
 
 def strip(values: Sequence[tuple[str, float, str]]) -> Markup:
-    """Marks on one line from 0 to 1: (kind, value, what is said of it).
+    """Marks on one line from 0 to 1: (kind, value, its title).
 
     Example:
         >>> strip([("star", 0.25, "MRR 0.25")]).count("25.00%")
@@ -146,7 +146,7 @@ def strip(values: Sequence[tuple[str, float, str]]) -> Markup:
     grid = [tag("line", x1=f"{at}%", x2=f"{at}%", y1=0, y2=20, class_="grid") for at in (0, 25, 50, 75, 100)]
     ends = [f"{100 * end(v for _, v, _ in values):.2f}%" for end in (min, max)]
     span = tag("line", x1=ends[0], x2=ends[1], y1=10, y2=10, class_="span")
-    marks = [mark(kind, f"{100 * value:.2f}%", "10", said) for kind, value, said in values]
+    marks = [mark(kind, f"{100 * value:.2f}%", "10", title) for kind, value, title in values]
     return tag(
         "svg", grid, span, marks, class_="strip", height=20, role="img", aria_label="; ".join(v[2] for v in values)
     )
@@ -175,5 +175,5 @@ def meter(value: float, kind: str = "star") -> Markup:
     return tag("svg", whole, part, class_="meter", height=8, aria_hidden="true")
 
 
-def _said(text: str) -> Markup | None:
+def _title(text: str) -> Markup | None:
     return tag("title", shortened(text, 300)) if text else None

@@ -6,10 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 
+from plogicnet.config.shapes import CHAIN_SHAPES
 from plogicnet.support.errors import InputError
 
-PATTERNS = ("composition", "inverse", "symmetric", "subrelation", "irreflexive", "chain", "general")
-"""Every value of `Rule.pattern`."""
+MINED = tuple(shape.name for shape in CHAIN_SHAPES)
+PATTERNS = (*MINED, "irreflexive", "chain", "general")
+"""Every value of `Rule.pattern`; the mined ones come first."""
 
 RESERVED = frozenset('(),&=>"#:\\')
 """The characters that, beside whitespace, end a plain word of the rule syntax."""
@@ -175,16 +177,8 @@ class Rule:
         if self.chain is None:
             is_constraint = self.negated and not self.body and head.head == head.tail
             return "irreflexive" if is_constraint and isinstance(head.head, Variable) else "general"
-        match [(step.relation == head.relation, step.forward) for step in self.chain]:
-            case [(False, True)]:
-                return "subrelation"
-            case [(False, False)]:
-                return "inverse"
-            case [(True, False)]:
-                return "symmetric"
-            case [(_, True), (_, True)]:
-                return "composition"
-        return "chain"
+        steps, same = [step.forward for step in self.chain], all(s.relation == head.relation for s in self.chain)
+        return next((shape.name for shape in CHAIN_SHAPES if shape.fits(steps, same)), "chain")
 
     def __str__(self) -> str:
         hypothesis = f"not {self.head}" if self.negated else str(self.head)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from plogicnet.graph import BoolArray, FloatArray, IntArray
-from plogicnet.rules.rule import PATTERNS, Rule
+from plogicnet.rules.rule import MINED, PATTERNS, Rule
 from plogicnet.rules.syntax import parse_rule
 from plogicnet.support.errors import InputError
 from plogicnet.support.files import write_text
@@ -135,7 +135,7 @@ class RuleTable:
     def counts(self) -> dict[str, int]:
         """The number of rules of each pattern that occurs, and of each mined one."""
         patterns = self.patterns
-        return {p: patterns.count(p) for p in PATTERNS if p in patterns or PATTERNS.index(p) < 4}
+        return {p: patterns.count(p) for p in PATTERNS if p in patterns or p in MINED}
 
     def rows(self) -> list[dict[str, object]]:
         """One dictionary a rule, for JSON; what is not known, or not finite, is None."""

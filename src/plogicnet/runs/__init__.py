@@ -1,1 +1,1 @@
-"""Run directories: their files, their integrity, their life cycle."""
+"""Run directories: their files, their integrity, the order of writing and reading, their life cycle."""

@@ -1,45 +1,36 @@
 """What the files of a run hold: its graph, and what training left behind."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import csv
-from safetensors.numpy import load_file
 
 from plogicnet.config import Config
-from plogicnet.graph import COLUMNS, SPLITS, FloatArray, KnowledgeGraph, Vocabulary, quoted, read_labels, read_parquet
+from plogicnet.graph import COLUMNS, SPLITS, KnowledgeGraph, Vocabulary, quoted, read_labels, read_parquet
 from plogicnet.neural.protocol import make_model
 from plogicnet.rules import RuleTable
+from plogicnet.runs.integrity import damage_as_input_error, read_json
 from plogicnet.support.errors import InputError
 from plogicnet.support.files import replacing, write_text
 from plogicnet.systems.system import system_of
 from plogicnet.training.state import Iteration, Outcome
 
-VECTORS = "neural.safetensors"
+CONFIG = "config.yaml"
+RULES, HIDDEN, HISTORY, NEURAL = "rules.tsv", "hidden.parquet", "history.jsonl", "neural.safetensors"
 GRAPH = ("graph.parquet", "entities.tsv", "relations.tsv", "labels.tsv")
-OUTCOME = ("rules.tsv", "hidden.parquet", "history.jsonl", VECTORS)
-
-
-def read_vectors(path: Path) -> dict[str, FloatArray]:
-    """The tables of a run's vectors, by name; none where it has no neural model.
-
-    Example:
-        >>> read_vectors(Path("nowhere"))
-        {}
-    """
-    file = path / VECTORS
-    return dict(load_file(file)) if file.is_file() else {}
+"""The files of the graph; the last is there only where the graph has labels."""
+OUTCOME = (RULES, HIDDEN, HISTORY, NEURAL)
+"""The files of what training left behind; the last is there only where there is a neural model."""
+TIMINGS = "timings.json"
 
 
 def write_graph(path: Path, graph: KnowledgeGraph) -> None:
-    """Writes the vocabularies as `number⇥name`, the splits as numbers, so that a run needs no other file.
-
-    Example:
-        >>> write_graph(Path("runs/family"), graph)  # doctest: +SKIP
-    """
+    """Writes the vocabularies as `number⇥name` and the splits as numbers, so that a run needs no other file."""
     for file, vocabulary in (("entities.tsv", graph.entities), ("relations.tsv", graph.relations)):
         lines = (f"{number}\t{quoted(name)}\n" for number, name in enumerate(vocabulary.names))
         write_text(path / file, "".join(lines))
@@ -55,11 +46,7 @@ def write_graph(path: Path, graph: KnowledgeGraph) -> None:
 
 
 def read_graph(path: Path) -> KnowledgeGraph:
-    """What `write_graph` wrote.
-
-    Example:
-        >>> read_graph(Path("runs/family"))  # doctest: +SKIP
-    """
+    """Reads what `write_graph` wrote."""
     entities, relations = _read_names(path / "entities.tsv"), _read_names(path / "relations.tsv")
     table = read_parquet(path / "graph.parquet")
     about = json.loads(table.schema.metadata[b"plogicnet"])
@@ -92,57 +79,66 @@ def _read_names(file: Path) -> tuple[str, ...]:
 
 
 def write_outcome(folder: Path, graph: KnowledgeGraph, outcome: Outcome) -> None:
-    """Writes what training left behind: rules, hidden triples, vectors, history.
-
-    Example:
-        >>> write_outcome(Path("runs/family"), graph, outcome)  # doctest: +SKIP
-    """
+    """Writes what training left behind: rules, hidden triples, the neural model, history."""
     model = outcome.rule_model
-    model.rules.joined(model.constraints).write(folder / "rules.tsv")
-    _write_hidden(folder / "hidden.parquet", graph, outcome)
+    model.rules.joined(model.constraints).write(folder / RULES)
+    _write_hidden(folder / HIDDEN, graph, outcome)
     if outcome.neural is None:
-        (folder / VECTORS).unlink(missing_ok=True)
+        (folder / NEURAL).unlink(missing_ok=True)
     else:
-        outcome.neural.save(folder / VECTORS)
-    write_text(folder / "history.jsonl", "".join(json.dumps(line.to_json()) + "\n" for line in outcome.history))
+        outcome.neural.save(folder / NEURAL)
+    write_text(folder / HISTORY, "".join(json.dumps(line.to_json()) + "\n" for line in outcome.history))
 
 
-def read_outcome(folder: Path, config: Config, graph: KnowledgeGraph, lambda_: float, iteration: int | None) -> Outcome:
-    """What `write_outcome` wrote; without the file of vectors, a neural model that is to be trained anew.
+def read_outcome(folder: Path, config: Config, graph: KnowledgeGraph, about: Mapping[str, Any]) -> Outcome:
+    """Reads what `write_outcome` wrote.
 
-    Example:
-        >>> read_outcome(Path("runs/family"), config, graph, 5.0, 2)  # doctest: +SKIP
+    Args:
+        folder: where the files are.
+        config: the settings of the run.
+        graph: its graph.
+        about: λ and the number of the iteration, as the file with the checksums holds them.
     """
-    table = RuleTable.read(folder / "rules.tsv")
+    hidden, history = read_parquet(folder / HIDDEN), read_history(folder)
+    lambda_, iteration = about["lambda"], about["iteration"]
+    if type(iteration) is not int or not 0 <= iteration <= len(history):
+        raise InputError(f"{folder} is damaged: its iteration is {iteration!r}, and {HISTORY} has {len(history)}")
+    if type(lambda_) not in (int, float) or not 0 <= lambda_ < float("inf"):
+        raise InputError(f"{folder} is damaged: λ is {lambda_!r}")
+    table, assumed = RuleTable.read(folder / RULES), hidden["assumed"].to_numpy()
     rules, constraints = table.take(~table.constraints), table.take(table.constraints)
-    hidden = read_parquet(folder / "hidden.parquet")
-    assumed = hidden["assumed"].to_numpy()
     model = system_of(config).rule_model(graph, config, rules, constraints, assumed if assumed.any() else None)
     neural = make_model(graph, config) if config.em.neural else None
-    if neural is not None and (folder / VECTORS).is_file():
-        neural.load(folder / VECTORS)
-    history = read_history(folder)
-    if iteration is not None and (not isinstance(iteration, int) or not 0 <= iteration <= len(history)):
-        raise InputError(f"{folder} is damaged: it is of iteration {iteration!r}, and history.jsonl has {len(history)}")
+    if neural is not None:
+        neural.load(folder / NEURAL)
     q, accepted = hidden["q"].to_numpy(), hidden["accepted"].to_numpy()
-    if isinstance(lambda_, bool) or not isinstance(lambda_, int | float) or not 0 <= lambda_ < float("inf"):
-        raise InputError(f"{folder} is damaged: λ is {lambda_!r}")
-    return Outcome(neural, model, q, accepted, lambda_, history, len(history) if iteration is None else iteration)
+    return Outcome(neural, model, q, accepted, lambda_, history, iteration)
 
 
 def read_history(folder: Path) -> tuple[Iteration, ...]:
-    """The EM iterations of a run, as history.jsonl holds them."""
-    file = folder / "history.jsonl"
+    """Reads the EM iterations of a run."""
+    file = folder / HISTORY
     lines = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
     if not all(isinstance(line, dict) for line in lines):
         raise InputError(f"{file} is damaged: expected a JSON object a line")
     return tuple(map(Iteration.of_json, lines))
 
 
+def write_timings(path: Path, seconds: Mapping[str, float]) -> None:
+    """Writes the seconds that each part of a training took."""
+    write_text(path / TIMINGS, json.dumps({part: round(s, 3) for part, s in seconds.items()}, indent=1) + "\n")
+
+
+def read_timings(path: Path) -> dict[str, float]:
+    """Reads the seconds that each part of a training took; none where the file is missing."""
+    with damage_as_input_error(path / TIMINGS):
+        return {part: float(s) for part, s in read_json(path / TIMINGS).items()} if (path / TIMINGS).is_file() else {}
+
+
 def _write_hidden(file: Path, graph: KnowledgeGraph, outcome: Outcome) -> None:
-    """Every hidden triple in names with q, p_w, whether accepted, and whether the last M-step assumed it true."""
+    """Writes each hidden triple in names with q, p_w, whether accepted, and whether the last M-step assumed it true."""
     model = outcome.rule_model
-    hidden = model.groundings.hidden
+    hidden = model.hidden
     columns = {
         "head": graph.entities.take(hidden[:, 0]),
         "relation": graph.relations.take(hidden[:, 1]),
@@ -150,7 +146,7 @@ def _write_hidden(file: Path, graph: KnowledgeGraph, outcome: Outcome) -> None:
         "q": outcome.hidden_q,
         "p_w": model.hidden_p_w,
         "accepted": outcome.accepted,
-        "assumed": model.truth[~model.groundings.observed],
+        "assumed": model.truth[~model.observed],
     }
     types = {c: pa.string() for c in COLUMNS}
     table = pa.table({c: pa.array(v, type=types.get(c)) for c, v in columns.items()})

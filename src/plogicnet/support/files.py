@@ -16,8 +16,11 @@ from pathlib import Path
 from plogicnet.support.errors import InputError
 
 log = logging.getLogger(__name__)
+LOCK = ".lock"
+ATTEMPTS = 5
+"""One is not enough: `in_use` holds the lock for a moment."""
 LOCKED: dict[Path, int] = {}
-"""The directories that this process keeps others out of, with the number of the file that it has locked."""
+"""The directories that this process has locked, with the inode of each lock file."""
 
 
 def require_file(path: Path, what: str) -> None:
@@ -118,32 +121,23 @@ def clear_parts(directory: Path) -> None:
 
 @contextmanager
 def locked(directory: Path, wait: bool = False) -> Iterator[None]:
-    """Keeps a second writer out of a directory: it waits, or is told so. Where there are no locks, nothing is kept.
+    """Locks a directory against a second writer, which waits or gets an InputError; without locks, only warns.
 
     Example:
         >>> with locked(Path("runs/family")):  # doctest: +SKIP
         ...     ...
     """
-    with (directory / ".lock").open("w") as lock:
+    with (directory / LOCK).open("a") as lock:
         place = directory.resolve()
-        if sys.platform != "win32":
-            import fcntl
-
-            try:
-                for again in reversed(range(5)):  # who only looks whether it is locked holds it for a moment
-                    try:
-                        fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-                        break
-                    except BlockingIOError:
-                        if not again:
-                            raise
-                        time.sleep(0.05)
-            except BlockingIOError:
-                raise InputError(
-                    f"{directory}: another process is writing here; wait for it, or name another"
-                ) from None
-            except OSError:  # some network file systems have no locks
-                log.warning("%s: no lock could be had here; see that nothing else writes to it", directory)
+        for _ in range(ATTEMPTS):
+            taken = _take(lock.fileno(), wait)
+            if taken is not False:
+                break
+            time.sleep(0.05)
+        if taken is False:
+            raise InputError(f"{directory}: another process is writing here; wait for it, or name another")
+        if taken is None:
+            log.warning("%s: locks are not available here; make sure that nothing else writes to it", directory)
         LOCKED[place] = os.fstat(lock.fileno()).st_ino
         try:
             yield
@@ -160,30 +154,35 @@ def still_locked(directory: Path) -> bool:
     """
     inode = LOCKED.get(directory.resolve())
     try:
-        return inode is None or (directory / ".lock").stat().st_ino == inode
+        return inode is None or (directory / LOCK).stat().st_ino == inode
     except FileNotFoundError:  # no other process has locked it either
         return True
 
 
 def in_use(directory: Path) -> bool:
-    """Whether a process keeps other writers out of a directory.
+    """Whether a process holds the lock of a directory.
 
     Example:
         >>> in_use(Path("nowhere"))
         False
     """
-    if sys.platform == "win32" or not (directory / ".lock").is_file():  # a pipe would keep us waiting
+    if not (directory / LOCK).is_file():  # opening a pipe would block
         return False
-    import fcntl
-
     try:
-        with (directory / ".lock").open("rb") as lock:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:  # no lock was ever taken here, or none can be had
+        with (directory / LOCK).open("rb") as lock:
+            return _take(lock.fileno(), wait=False) is False
+    except OSError:
         return False
-    return False
+
+
+def _take(descriptor: int, wait: bool) -> bool | None:
+    """Locks an open file until it is closed; False where another holds the lock, None where there are no locks."""
+    try:
+        from filelock import lock_descriptor
+
+        return lock_descriptor(descriptor, blocking=wait)
+    except (ImportError, OSError):  # some network file systems have no locks
+        return None
 
 
 def write_text(path: Path, text: str) -> None:

@@ -10,9 +10,8 @@ import numpy as np
 from scipy import sparse
 
 from plogicnet.config import Config, setting
-from plogicnet.graph import RELATION, BoolArray, FloatArray, IntArray, KnowledgeGraph
-from plogicnet.mln import RuleModel, build_rule_model, grounding_counts
-from plogicnet.mln.parts import merge
+from plogicnet.graph import BoolArray, FloatArray, IntArray, KnowledgeGraph
+from plogicnet.mln import RuleModel, build_rule_model
 from plogicnet.rules import RuleTable
 from plogicnet.support.errors import InputError
 from plogicnet.support.progress import Progress, silent
@@ -45,15 +44,14 @@ class NoisyOr(RuleModel):
 
     def learned(self, settings: BlpSettings) -> "NoisyOr":
         """The same with the conditional probabilities that O and H make most probable: y = 1 on O, y = 0 on H."""
-        observed, relations = self.groundings.observed, self.groundings.triples.triples[:, RELATION]
-        leak = np.logaddexp(0.0, self.base[relations])
-        rows = merge(self.matrix, leak, observed.astype(np.float64), np.ones(len(observed)))
+        rows = self.rows.merged(self.observed.astype(np.float64))
+        shares = (rows.matrix, np.logaddexp(0.0, rows.base), rows.total / rows.count, rows.count)
         given = _given(self.rules)
         start = (self.rules.hits + settings.prior) / (self.rules.support + 2 * settings.prior)
         start = np.where(np.isnan(given), start, given)
-        c = expectation_maximisation(*rows, start, self.rules.fixed, settings.prior, settings.iterations)
+        c = expectation_maximisation(*shares, start, self.rules.fixed, settings.prior, settings.iterations)
         weights = np.where(self.rules.fixed, self.rules.given, -np.log1p(-c))
-        return NoisyOr(self.rules.with_weights(weights), self.constraints, self.evidence, self.base)
+        return NoisyOr(self.rules.with_weights(weights), self.constraints, self.evidence)
 
 
 def expectation_maximisation(
@@ -121,16 +119,16 @@ class Blp(RuleUser):
     ) -> RuleModel:
         """A noisy-or over the groundings."""
         model = build_rule_model(graph, config, rules, constraints, assumed, progress)
-        return NoisyOr(model.rules, constraints, model.evidence, model.base)
+        return NoisyOr(model.rules, constraints, model.evidence)
 
     def learn(self, model: RuleModel, hidden_q: FloatArray, config: Config, seed: int) -> RuleModel:  # noqa: ARG002
         """EM over which grounding brought a triple about."""
-        return NoisyOr(model.rules, model.constraints, model.evidence, model.base).learned(_settings(config))
+        return NoisyOr(model.rules, model.constraints, model.evidence).learned(_settings(config))
 
     def report(self, model: RuleModel, hidden_q: FloatArray, config: Config) -> RuleTable:  # noqa: ARG002
         """The weights have no standard errors."""
         unknown = np.full(len(model.rules), np.nan)
-        return model.rules.reported(unknown, grounding_counts(model.groundings).sum(axis=1))
+        return model.rules.reported(unknown, model.grounded.rule_counts)
 
     def instead_of_rules_alone(self) -> str:
         """More rules, or a system with a neural model."""

@@ -1,6 +1,6 @@
 """NNE-AER: ComplEx with entities in [0, 1] and relations held to approximate entailments.
 
-B. Ding, Q. Wang, B. Wang and L. Guo, Improving Knowledge Graph Neural model Using Simple Constraints, ACL 2018.
+B. Ding, Q. Wang, B. Wang and L. Guo, Improving Knowledge Graph Embedding Using Simple Constraints, ACL 2018.
 """
 
 import hashlib
@@ -12,8 +12,8 @@ import torch
 from torch.nn.functional import embedding
 
 from plogicnet.config import Config, setting
+from plogicnet.config.shapes import shapes_of
 from plogicnet.graph import FloatArray, IntArray, KnowledgeGraph
-from plogicnet.grounding import chain_of
 from plogicnet.mln import RuleModel
 from plogicnet.neural.protocol import Guide
 from plogicnet.neural.vectors.geometry import halves
@@ -102,11 +102,11 @@ def make_nne_aer(rules: RuleTable, graph: KnowledgeGraph, mu: float) -> Entailme
             raise InputError(
                 f"{rule}: an entailment of NNE-AER has one premise; leave this rule out, or use system=ruge"
             )
-    chains = [chain_of(rule, graph.relations) for rule in rules.rules]
+    steps = [step for rule in rules.rules for step in rule.chain or ()]
     return Entailments(
-        np.array([chain.moves[0].relation for chain in chains], dtype=np.int64),
-        np.array([chain.relation for chain in chains], dtype=np.int64),
-        np.array([1.0 if chain.moves[0].forward else -1.0 for chain in chains]),
+        graph.relations.ids(step.relation for step in steps),
+        graph.relations.ids(rule.head.relation for rule in rules.rules),
+        np.array([1.0 if step.forward else -1.0 for step in steps]),
         rules.precision,
         mu,
     )
@@ -119,7 +119,7 @@ class NneAer(GuidedComplEx):
     def contradictions(self, config: Config) -> Iterator[tuple[bool, str]]:
         """Its entailments have one premise."""
         yield from super().contradictions(config)
-        composed = config.rules.mine and "composition" in config.rules.patterns
+        composed = config.rules.mine and any(len(shape.steps) > 1 for shape in shapes_of(config.rules.patterns))
         yield composed, "holds to entailments of one premise: set rules.patterns=[inverse,subrelation]"
 
     def guide(self, graph: KnowledgeGraph, config: Config, model: RuleModel) -> Guide | None:

@@ -1,6 +1,6 @@
 """RUGE: ComplEx that learns from hidden triples too, by soft labels between its own belief and the rules'.
 
-S. Guo, Q. Wang, L. Wang, B. Wang and L. Guo, Knowledge Graph Neural model with Iterative Guidance from Soft Rules, AAAI
+S. Guo, Q. Wang, L. Wang, B. Wang and L. Guo, Knowledge Graph Embedding with Iterative Guidance from Soft Rules, AAAI
 2018.
 """
 
@@ -14,7 +14,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 
 from plogicnet.config import Config, setting
 from plogicnet.graph import FloatArray, IntArray, KnowledgeGraph
-from plogicnet.grounding import Groundings
+from plogicnet.grounding.groundings import Groundings
 from plogicnet.mln import RuleModel
 from plogicnet.neural.protocol import Guide
 from plogicnet.neural.vectors.loss import weighted_mean
@@ -100,10 +100,9 @@ def lifts(groundings: Groundings, truth: FloatArray, confidence: FloatArray, c: 
 
     Example:
         >>> from plogicnet.graph import TripleSet
-        >>> from plogicnet.grounding import Chain, Move, ground_network
-        >>> inverse = Chain((Move(0, forward=False),), relation=1)
-        >>> network = ground_network(TripleSet.of([(0, 0, 1)], entities=2), [inverse], "distinct")
-        >>> lifts(network, np.ones(2), np.array([0.8]), c=0.5)
+        >>> one, triples = np.array([1]), TripleSet.of([(0, 0, 1), (1, 1, 0)], entities=2)
+        >>> inverse = Groundings(triples, np.array([True, False]), 1, one - 1, one, np.array([[0]]))
+        >>> lifts(inverse, np.ones(2), np.array([0.8]), c=0.5)
         array([0.4])
     """
     premises = np.append(truth, 1.0)[groundings.premises].prod(axis=1)  # row -1, the padding, is true
@@ -137,7 +136,7 @@ class Ruge(GuidedComplEx):
     def warn(self, config: Config, model: RuleModel) -> None:
         """Without hidden triples there is nothing to label."""
         super().warn(config, model)
-        if len(model.rules) and not len(model.groundings.hidden):
+        if len(model.rules) and not len(model.hidden):
             why = "no rule concludes a triple that is not observed"
             log.warning("%s, so %s is %s; %s", why, self.title, self.without_rules(config), MORE_RULES)
 

@@ -15,13 +15,15 @@ from plogicnet.support.progress import Progress, silent
 
 log = logging.getLogger(__name__)
 MORE_RULES = "a lower rules.min_precision or rules.min_support keeps more rules, --rules adds your own"
+NEURAL, RULES, PLAIN, STAR = "neural", "rules", "plogicnet", "plogicnet*"
+"""The rankings that are compared, by their keys: each half alone, pLogicNet and pLogicNet*."""
 FIGURES: Mapping[str, str] = {
-    "neural": "neural model alone",
-    "rules": "rules alone",
-    "plogicnet": "pLogicNet",
-    "plogicnet*": "pLogicNet*",
+    NEURAL: "neural model alone",
+    RULES: "rules alone",
+    PLAIN: "pLogicNet",
+    STAR: "pLogicNet*",
 }
-"""The title of each key of the figures, in the order in which they are shown."""
+"""The title of each ranking, in the order in which they are shown."""
 
 
 @dataclass(frozen=True)
@@ -74,9 +76,9 @@ class System:
         """The M-step."""
         return m_step(model, hidden_q, config, seed)
 
-    def report(self, model: RuleModel, hidden_q: FloatArray, config: Config) -> RuleTable:
+    def report(self, model: RuleModel, hidden_q: FloatArray, config: Config) -> RuleTable:  # noqa: ARG002
         """The rules with the number of their groundings and the standard errors of their weights."""
-        return report_on_rules(model, hidden_q, config)
+        return report_on_rules(model, config)
 
     def guide(self, graph: KnowledgeGraph, config: Config, model: RuleModel) -> Guide | None:  # noqa: ARG002
         """What the neural model is held to besides its examples."""

@@ -31,8 +31,8 @@ def begin(graph: KnowledgeGraph, config: Config, rules: RuleTable, constraints: 
     system = system_of(config)
     model = system.rule_model(graph, config, rules, constraints, progress=hooks.progress)
     system.warn(config, model)
-    hidden_q = np.zeros(len(model.groundings.hidden))
-    model.evidence.require_memory()  # now, not after an E-step of hours
+    hidden_q = np.zeros(len(model.hidden))
+    model.require_memory()  # now, not after an E-step of hours
     neural = make_model(graph, config, system.guide(graph, config, model)) if config.em.neural else None
     return Outcome(neural, model, hidden_q, np.zeros(len(hidden_q), dtype=bool), 0.0, (), 0)
 
@@ -114,7 +114,7 @@ def _m_step(graph: KnowledgeGraph, config: Config, last: Outcome, hooks: Hooks) 
         iteration=last.iteration + 1,
         hidden=len(accepted),
         accepted=int(accepted.sum()),
-        accepted_precision=_held_out_share(graph, model.groundings.hidden[accepted]),
+        accepted_precision=_held_out_share(graph, model.hidden[accepted]),
         elbo=_elbo_parts(model, last.hidden_q),
         lambda_=lambda_,
         valid=figures,
@@ -125,7 +125,7 @@ def _m_step(graph: KnowledgeGraph, config: Config, last: Outcome, hooks: Hooks) 
 
 def examples_of(graph: KnowledgeGraph, model: RuleModel, accepted: BoolArray, config: Config) -> Examples:
     """What an E-step learns from: O, and H's triples as the rules judge them (Eq. 7 and 8)."""
-    hidden, p_w = model.groundings.hidden, model.hidden_p_w
+    hidden, p_w = model.hidden, model.hidden_p_w
     taken = accepted if config.em.targets == "hard" else p_w > 0
     weights = np.ones(int(taken.sum())) if config.em.targets == "hard" else p_w[taken]
     rejected = hidden[~accepted] if config.em.hidden_negatives == "explicit" else hidden[:0]
@@ -140,7 +140,7 @@ def _seed(config: Config, last: Outcome) -> int:
 
 
 def _hidden_q(neural: NeuralModel | None, model: RuleModel) -> FloatArray:
-    hidden = model.groundings.hidden
+    hidden = model.hidden
     return np.zeros(len(hidden)) if neural is None else torch.sigmoid(neural.score(hidden).double()).cpu().numpy()
 
 
@@ -155,9 +155,9 @@ def _elbo_parts(model: RuleModel, hidden_q: FloatArray) -> dict[str, float]:
 
     Both over the triples that some rule reaches; what no rule reaches is the same for all weights.
     """
-    reached = np.diff(model.matrix.indptr) > 0
+    reached = model.reached
     target = np.ones(len(reached))
-    target[~model.groundings.observed] = hidden_q
+    target[~model.observed] = hidden_q
     odds = model.log_odds
     likelihood = np.sum((target * odds - np.logaddexp(0.0, odds))[reached])
     return {"pseudolikelihood": float(likelihood), "entropy": float(np.sum(special.entr([hidden_q, 1 - hidden_q])))}

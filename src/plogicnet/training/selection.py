@@ -5,12 +5,16 @@ from dataclasses import replace
 import numpy as np
 
 from plogicnet.config import Config
-from plogicnet.evaluation import Combination, rank, sample, summary
+from plogicnet.evaluation.calibration import sample
+from plogicnet.evaluation.metrics import summary
+from plogicnet.evaluation.orders import Combination
+from plogicnet.evaluation.ranking import rank
 from plogicnet.evaluation.scaling import platt
 from plogicnet.graph import KnowledgeGraph, TripleSet
 from plogicnet.mln import RuleScores
 from plogicnet.neural.protocol import NeuralModel
 from plogicnet.support.progress import Progress
+from plogicnet.systems.system import NEURAL, PLAIN, RULES, STAR
 
 
 def rankings(config: Config, lambda_: float) -> dict[str, Combination]:
@@ -23,17 +27,17 @@ def rankings(config: Config, lambda_: float) -> dict[str, Combination]:
     rerank = 0 if config.evaluation.rerank == "all" else config.evaluation.rerank
     star = Combination(config.em.neural, lambda_, combine=config.em.combine, rerank=rerank)
     named = {
-        "neural": Combination(constraint=False),
-        "rules": Combination(neural=False),
-        "plogicnet": Combination(),
-        "plogicnet*": star,
+        NEURAL: Combination(constraint=False),
+        RULES: Combination(neural=False),
+        PLAIN: Combination(),
+        STAR: star,
     }
-    return named if config.em.neural else {"rules": named["rules"], "plogicnet*": star}
+    return named if config.em.neural else {RULES: named[RULES], STAR: star}
 
 
 def tie_breaker(config: Config, lambda_: float) -> Combination:
     """pLogicNet*'s order over all candidates: what decides between predictions of equal probability."""
-    return replace(rankings(config, lambda_)["plogicnet*"], rerank=0)
+    return replace(rankings(config, lambda_)[STAR], rerank=0)
 
 
 def choose_lambda(
@@ -45,20 +49,20 @@ def choose_lambda(
     grid = sorted(set(config.em.lambda_grid)) if given == "auto" else [float(given)]
     if neural is None or not len(rules.reached):
         grid = grid[:1] if given != "auto" else [0.0]
-    named = {f"λ={value!r}": rankings(config, value)["plogicnet*"] for value in grid}
-    compared = {name: s for name, s in rankings(config, 0.0).items() if name != "plogicnet*"} | named
+    named = {f"λ={value!r}": rankings(config, value)[STAR] for value in grid}
+    compared = {name: s for name, s in rankings(config, 0.0).items() if name != STAR} | named
     ranks = rank(graph, "valid", neural, rules, compared, config.evaluation.batch_memory_mb, progress)
     figures = {name: summary(r.realistic) for name, r in ranks.items()}
     best = max(grid, key=lambda value: (figures[f"λ={value!r}"]["mrr"], -value))
     kept = {name: figures[name] for name in compared if name not in named}
-    return best, kept | {"plogicnet*": figures[f"λ={best!r}"]}
+    return best, kept | {STAR: figures[f"λ={best!r}"]}
 
 
 def merit(graph: KnowledgeGraph, config: Config, neural: NeuralModel) -> float:
     """The neural model's own MRR on valid, by which its training may stop early."""
-    alone, memory = {"neural": Combination(constraint=False)}, config.evaluation.batch_memory_mb
+    alone, memory = {NEURAL: Combination(constraint=False)}, config.evaluation.batch_memory_mb
     ranks = rank(graph, "valid", neural, _no_rules(graph), alone, memory)
-    return float(summary(ranks["neural"].realistic)["mrr"])
+    return float(summary(ranks[NEURAL].realistic)["mrr"])
 
 
 def _no_rules(graph: KnowledgeGraph) -> RuleScores:

@@ -7,6 +7,7 @@ from typing import Any
 from plogicnet.graph import BoolArray, FloatArray
 from plogicnet.mln import RuleModel
 from plogicnet.neural.protocol import NeuralModel
+from plogicnet.systems.system import STAR
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class Iteration:
     @property
     def merit(self) -> float:
         """How good it is on validation: the MRR of pLogicNet*."""
-        return float(self.valid["plogicnet*"]["mrr"])
+        return float(self.valid[STAR]["mrr"])
 
     def to_json(self) -> dict[str, Any]:
         """One flat object."""

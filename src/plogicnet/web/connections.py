@@ -1,24 +1,32 @@
-"""Connections that take no longer and are no more than they may: slow and idle clients make room for others."""
+"""Connections that are bounded in number and in time: slow and idle clients make room for others.
+
+uvicorn itself bounds a request's head (`h11_max_incomplete_event_size`) and closes connections that stay idle after an
+answer (`timeout_keep_alive`). Three things it cannot do are done here: it never closes a connection that sends its
+head slowly or not at all, nor one that does not read its answer; and its `limit_concurrency` refuses new clients, so
+that a few hundred idle connections would lock everyone out, where the one that has waited longest is closed instead.
+Only the callbacks of `asyncio.Protocol` and the application's call are used for that.
+"""
 
 import asyncio
-import json
-from dataclasses import dataclass
-from typing import Any, cast
+from dataclasses import dataclass, field
+from typing import Any
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from plogicnet.web.gate import Application, Receive, Send
+
 
 @dataclass(frozen=True)
 class Limits:
-    """What one client, and all together, may take.
+    """The limits of one client, and of all together.
 
     Attributes:
-        connections: so many are open at most; when another comes, the one that has waited longest is closed.
+        connections: how many may be open; when another comes, the one that has waited longest is closed.
         head_bytes: a request's address and headers; two names of 5,000 characters, escaped, fit in.
         head_seconds: how long a connection may take for a request's head, or be idle.
         answer_seconds: how long an answer may take until the client has all of it.
-        waiting: so many requests wait for the model at most; further ones are answered with 503.
+        waiting: how many requests may wait for the model; further ones are answered with 503.
     """
 
     connections: int = 256
@@ -28,63 +36,81 @@ class Limits:
     waiting: int = 64
 
 
-class BoundedConnection(H11Protocol):
-    """One HTTP connection with a deadline for each of its two states: waiting for a request, and answering one."""
+@dataclass
+class Connection:
+    """An open connection: how many requests of it are being answered, since when, and its deadline."""
 
-    limits = Limits()
+    transport: asyncio.Transport
+    limits: Limits
+    answering: int = 0
+    since: float = 0.0
+    deadline: asyncio.TimerHandle | None = None
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.deadline: asyncio.TimerHandle | None = None
-        self.since = 0.0
+    def expect(self, requests: int = 0) -> None:
+        """Counts the requests that begin, or end, and sets the deadline of the next step."""
+        self.cancel()
+        loop = asyncio.get_running_loop()
+        self.answering, self.since = self.answering + requests, loop.time()
+        seconds = self.limits.answer_seconds if self.answering else self.limits.head_seconds
+        if not self.transport.is_closing():
+            self.deadline = loop.call_later(seconds, self.transport.abort)
 
-    @property
-    def is_answering(self) -> bool:
-        """Whether a request is being answered."""
-        return self.cycle is not None and not self.cycle.response_complete
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Makes room, if there is none, by closing the connection that has been idle longest."""
-        connections = cast("set[BoundedConnection]", self.connections)
-        others = [c for c in connections if not c.transport.is_closing()]
-        if len(others) >= self.limits.connections:
-            min(others, key=lambda c: (c.is_answering, c.since)).transport.abort()
-        super().connection_made(transport)
-        self._expect(self.limits.head_seconds)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Forgets the connection."""
-        super().connection_lost(exc)
-        self._unset_keepalive_if_required()
+    def cancel(self) -> None:
+        """Ends the deadline."""
         if self.deadline is not None:
             self.deadline.cancel()
 
-    def data_received(self, data: bytes) -> None:
-        """Takes what came; a connection that breaks the protocol in the middle of an answer is closed."""
-        was_answering = self.is_answering
+
+@dataclass(frozen=True)
+class Connections:
+    """The open connections of a server, by the addresses of their clients; an application around another one."""
+
+    application: Application
+    limits: Limits
+    opened: dict[Any, Connection] = field(default_factory=dict)
+
+    async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
+        """Answers one request within its time."""
+        connection = self.opened.get(scope["client"])
+        if connection is None:  # it was closed meanwhile
+            return
+        connection.expect(1)
         try:
-            super().data_received(data)
-        except h11.LocalProtocolError:
-            self.transport.abort()
-        if self.is_answering and not was_answering:
-            self._expect(self.limits.answer_seconds)
+            await self.application(scope, receive, send)
+        finally:
+            connection.expect(-1)
 
-    def on_response_complete(self) -> None:
-        """The next request is waited for, unless it is there already."""
-        super().on_response_complete()
-        self._expect(self.limits.answer_seconds if self.is_answering else self.limits.head_seconds)
+    def open(self, client: object, transport: asyncio.Transport) -> None:
+        """Adds a connection; if there are too many, it closes the one that has been idle longest."""
+        others = [c for c in self.opened.values() if not c.transport.is_closing()]
+        if len(others) >= self.limits.connections:
+            min(others, key=lambda c: (c.answering > 0, c.since)).transport.abort()
+        self.opened[client] = Connection(transport, self.limits)
+        self.opened[client].expect()
 
-    def send_400_response(self, msg: str) -> None:
-        """What is no HTTP, or too long, is answered as every mistake is."""
-        body = json.dumps({"error": msg}).encode()
-        headers = [("content-type", "application/json"), ("content-length", str(len(body))), ("connection", "close")]
-        for event in (h11.Response(status_code=400, headers=headers), h11.Data(data=body), h11.EndOfMessage()):
-            self.transport.write(self.conn.send(event) or b"")
-        self.transport.close()
+    def close(self, client: object, transport: asyncio.Transport) -> None:
+        """Forgets a connection."""
+        if client in self.opened and self.opened[client].transport is transport:
+            self.opened.pop(client).cancel()
 
-    def _expect(self, seconds: float) -> None:
-        """Gives the connection so long for its next step."""
-        if self.deadline is not None:
-            self.deadline.cancel()
-        self.since = self.loop.time()
-        self.deadline = self.loop.call_later(seconds, self.transport.abort)
+    def protocol(self) -> type[asyncio.Protocol]:
+        """The HTTP protocol of uvicorn, which reports here when a connection opens and closes."""
+        connections = self
+
+        class Reporting(H11Protocol):
+            def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+                super().connection_made(transport)
+                self.opened = tuple(transport.get_extra_info("peername") or ())[:2], transport
+                connections.open(*self.opened)
+
+            def connection_lost(self, exc: Exception | None) -> None:
+                super().connection_lost(exc)
+                connections.close(*self.opened)
+
+            def data_received(self, data: bytes) -> None:
+                try:
+                    super().data_received(data)
+                except h11.LocalProtocolError:  # the client broke the protocol in the middle of an answer
+                    self.opened[1].abort()
+
+        return Reporting

@@ -229,11 +229,7 @@ def _asked_token(query: str) -> str:
 async def respond(
     send: Send, status: int, why: str, headers: dict[str, str] | None = None, shown: bool = False
 ) -> None:
-    """Answers with an error in words: as JSON, or where a browser shows it, as a page.
-
-    Example:
-        >>> await respond(send, 404, "nothing is here")  # doctest: +SKIP
-    """
+    """Answers with an error in words: as JSON, or where a browser shows it, as a page."""
     kind, body = "application/json", json.dumps({"error": why}, ensure_ascii=False)
     if shown:
         kind, body = "text/html; charset=utf-8", PAGE.format(html.escape(why[:1].upper() + why[1:]))

@@ -1,4 +1,4 @@
-"""The server: routes over an Answerer, one thread for the model, a small memory of answers, and how it is started."""
+"""The server: routes over an Answerer, one thread for the model, a cache of answers, and how it is started."""
 
 import asyncio
 import json
@@ -22,16 +22,17 @@ from typing_extensions import TypedDict
 from plogicnet.graph import Side
 from plogicnet.model import PLogicNet
 from plogicnet.support.errors import InputError
+from plogicnet.support.records import json_of
 from plogicnet.version import VERSION
 from plogicnet.web import shapes
 from plogicnet.web.answers import Answerer, UnknownName
-from plogicnet.web.connections import BoundedConnection, Limits
+from plogicnet.web.connections import Connections, Limits
 from plogicnet.web.gate import FAILED, Application, Gate, host_name, is_local
 
 NAME_LENGTH = 8192
 CACHE_BYTES = 32 << 20
 BACKLOG = 128
-EVERYWHERE = ("", "0.0.0.0", "::")  # nosec B104: they are told apart, not bound
+EVERYWHERE = ("", "0.0.0.0", "::")  # nosec B104: compared, not bound
 """Addresses to listen on that nobody can open."""
 TYPES = {"html": "text/html", "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
 
@@ -53,24 +54,24 @@ class Busy(Exception):  # noqa: N818
 
 
 @dataclass
-class Desk:
-    """Asks the model one question at a time, in a thread of its own, and remembers the last answers.
+class RequestQueue:
+    """Asks the model one question at a time, in a thread of its own, and caches the last answers.
 
-    One thread, since compiled kernels use all cores by themselves; the model never changes, so answers do not age.
+    One thread, since compiled kernels use all cores by themselves; the model never changes, so answers do not expire.
     """
 
     limits: Limits
     pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "model"))
-    remembered: OrderedDict[object, bytes] = field(default_factory=OrderedDict)
+    cached: OrderedDict[object, bytes] = field(default_factory=OrderedDict)
     size: int = 0
     waiting: int = 0
 
     async def ask(self, question: Callable[..., object], *values: object) -> bytes:
         """The JSON that a question gives for some values."""
         key = (question.__name__, values)
-        if key in self.remembered:
-            self.remembered.move_to_end(key)
-            return self.remembered[key]
+        if key in self.cached:
+            self.cached.move_to_end(key)
+            return self.cached[key]
         if self.waiting >= self.limits.waiting:
             raise Busy("too many requests wait already; try again in a second")
         self.waiting += 1
@@ -82,15 +83,15 @@ class Desk:
             raise Busy("the server is too busy to answer in time; try again later") from None
         finally:
             self.waiting -= 1
-        self._remember(key, body)
+        self._keep(key, body)
         return body
 
-    def _remember(self, key: object, body: bytes) -> None:
-        if key not in self.remembered and len(body) <= CACHE_BYTES // 8:
-            self.remembered[key] = body
+    def _keep(self, key: object, body: bytes) -> None:
+        if key not in self.cached and len(body) <= CACHE_BYTES // 8:
+            self.cached[key] = body
             self.size += _bytes_of(key, body)
         while self.size > CACHE_BYTES:
-            self.size -= _bytes_of(*self.remembered.popitem(last=False))
+            self.size -= _bytes_of(*self.cached.popitem(last=False))
 
 
 def _bytes_of(key: object, body: bytes) -> int:
@@ -99,15 +100,28 @@ def _bytes_of(key: object, body: bytes) -> int:
 
 
 def _as_json(question: Callable[..., object], values: tuple[object, ...]) -> bytes:
-    return json.dumps(question(*values), ensure_ascii=False, allow_nan=False).encode()
+    return json.dumps(json_of(question(*values)), ensure_ascii=False, allow_nan=False).encode()
+
+
+@dataclass(frozen=True)
+class Api:
+    """The application under construction, and what its routes need."""
+
+    app: FastAPI
+    answerer: Answerer
+    queue: RequestQueue
+
+    def route(self, path: str, shape: object) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """Adds a route whose answer has a shape."""
+        return self.app.get(path, response_class=JsonResponse, responses={200: {"model": shape}})
+
+    async def answer(self, question: Callable[..., object], *values: object) -> Response:
+        """What a question gives for some values."""
+        return JsonResponse(await self.queue.ask(question, *values))
 
 
 def make_app(answerer: Answerer, limits: Limits | None = None) -> FastAPI:
-    """The page and the REST interface over a model.
-
-    Example:
-        >>> make_app(Answerer(PLogicNet.load("runs/family")))  # doctest: +SKIP
-    """
+    """The page and the REST interface over a model."""
     app = FastAPI(
         title="plogicnet",
         version=VERSION,
@@ -117,51 +131,71 @@ def make_app(answerer: Answerer, limits: Limits | None = None) -> FastAPI:
         redirect_slashes=False,  # no answer is made of what a request says about its host
         responses={code: {"model": Failure} for code in (400, 401, 403, 404, 413, 421, 422, 503)},
     )
-    desk = Desk(limits or Limits())
+    api = Api(app, answerer, RequestQueue(limits or Limits()))
     _add_page(app)
     _add_errors(app)
+    _add_run(api)
+    _add_names(api)
+    _add_facts(api)
+    return app
 
-    def route(path: str, shape: object) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        return app.get(path, response_class=JsonResponse, responses={200: {"model": shape}})
 
-    async def answer(question: Callable[..., object], *values: object) -> Response:
-        return JsonResponse(await desk.ask(question, *values))
+def _add_run(api: Api) -> None:
+    """What the run is: its counts, figures and rules."""
 
-    @route("/api/info", shapes.Info)
+    @api.route("/api/info", shapes.Info)
     async def info() -> Response:
         """What is served: counts of the graph and figures on held-out triples."""
-        return await answer(answerer.info)
+        return await api.answer(api.answerer.info)
 
-    @route("/api/metrics", dict[str, Any])
+    @api.route("/api/metrics", dict[str, Any])
     async def metrics() -> Response:
         """All figures of the run, as `plogicnet evaluate --json` and the run's metrics.json hold them."""
-        return await answer(answerer.metrics)
+        return await api.answer(api.answerer.metrics)
 
-    @route("/api/search", shapes.Names)
+    @api.route("/api/rules", shapes.Rules)
+    async def rules(q: Name = "", top: Top = 100, offset: Offset = 0) -> Response:
+        """The learned rules, strongest first: `plogicnet rules --json`; q: all these words are in the rule's text."""
+        return await api.answer(api.answerer.rules, q, top, offset)
+
+    @api.route("/api/rule", shapes.RuleExamples)
+    async def rule(number: Offset) -> Response:
+        """One rule, with some of its groundings."""
+        return await api.answer(api.answerer.rule, number)
+
+
+def _add_names(api: Api) -> None:
+    """Entities and relations."""
+
+    @api.route("/api/search", shapes.Names)
     async def search(
         q: Name = "", kind: shapes.Kind = "entity", top: Annotated[int, Query(ge=1, le=20)] = 20
     ) -> Response:
         """Entities (or relations) whose name or label is, begins with or holds a text."""
-        return await answer(answerer.search, q, kind, top)
+        return await api.answer(api.answerer.search, q, kind, top)
 
-    @route("/api/entity", shapes.Entity)
+    @api.route("/api/entity", shapes.Entity)
     async def entity(name: Name) -> Response:
         """An entity: its label, and the relations that suit it with the number of known facts."""
-        return await answer(answerer.entity, name)
+        return await api.answer(api.answerer.entity, name)
 
-    @route("/api/known", shapes.Predictions)
+
+def _add_facts(api: Api) -> None:
+    """Known and predicted facts, and why they are probable."""
+
+    @api.route("/api/known", shapes.Predictions)
     async def known(
         entity: Name, relation: MaybeName = None, side: Side | None = None, top: Few = 50, offset: Offset = 0
     ) -> Response:
         """Known facts of an entity with their probabilities; side "tail" are those (entity, relation, ?)."""
-        return await answer(answerer.known, entity, relation, side, top, offset)
+        return await api.answer(api.answerer.known, entity, relation, side, top, offset)
 
-    @route("/api/predicted", shapes.Predictions)
+    @api.route("/api/predicted", shapes.Predictions)
     async def predicted(entity: Name, relation: MaybeName = None, side: Side | None = None, top: Few = 50) -> Response:
         """The most probable missing facts of an entity, in the relations that suit it or in the one that is named."""
-        return await answer(answerer.predicted, entity, relation, side, top)
+        return await api.answer(api.answerer.predicted, entity, relation, side, top)
 
-    @route("/api/predict", shapes.Predictions)
+    @api.route("/api/predict", shapes.Predictions)
     async def predict(
         head: MaybeName = None,
         relation: MaybeName = None,
@@ -170,26 +204,14 @@ def make_app(answerer: Answerer, limits: Limits | None = None) -> FastAPI:
         include_known: bool = False,
     ) -> Response:
         """The answers to a query with one part left open: `plogicnet predict --json`."""
-        return await answer(answerer.predict, head, relation, tail, top, include_known)
+        return await api.answer(api.answerer.predict, head, relation, tail, top, include_known)
 
-    @route("/api/explain", shapes.Explanation)
+    @api.route("/api/explain", shapes.Explained)
     async def explain(
         head: Name, relation: Name, tail: Name, premises: Annotated[int, Query(ge=0, le=1000)] = 20
     ) -> Response:
-        """Why a triple is held probable or not: `plogicnet explain --json`, with so many groundings of each rule."""
-        return await answer(answerer.explain, head, relation, tail, premises)
-
-    @route("/api/rules", shapes.Rules)
-    async def rules(q: Name = "", top: Top = 100, offset: Offset = 0) -> Response:
-        """The learned rules, strongest first: `plogicnet rules --json`; q: all these words are in the rule's text."""
-        return await answer(answerer.rules, q, top, offset)
-
-    @route("/api/rule", shapes.RuleExamples)
-    async def rule(number: Offset) -> Response:
-        """One rule, with some of its groundings."""
-        return await answer(answerer.rule, number)
-
-    return app
+        """Why a triple is probable or not: `plogicnet explain --json`, with so many groundings of each rule."""
+        return await api.answer(api.answerer.explain, head, relation, tail, premises)
 
 
 class JsonResponse(JSONResponse):
@@ -253,15 +275,11 @@ def _add_errors(app: FastAPI) -> None:
 
 
 def make_server(application: Application, limits: Limits) -> uvicorn.Server:
-    """A server with these limits, not started yet.
-
-    Example:
-        >>> make_server(gate, Limits()).run([bound("127.0.0.1", 0)])  # doctest: +SKIP
-    """
-    connection = type("Connection", (BoundedConnection,), {"limits": limits})
+    """A server with these limits, not started yet."""
+    connections = Connections(application, limits)
     config = uvicorn.Config(
-        application,
-        http=connection,
+        connections,
+        http=connections.protocol(),
         ws="none",
         lifespan="off",
         log_config=None,
@@ -310,10 +328,7 @@ def serve(
     """Serves a model until Ctrl-C or SIGTERM; a token is made up where others can reach the server and none is given.
 
     Others can where it is bound to the outside, and where it has further names: something passes requests on to it.
-    The port is taken before the model is loaded, so that one that is not free is told at once.
-
-    Example:
-        >>> serve(lambda: PLogicNet.load("runs/family"), "127.0.0.1", 8000, None, [], print)  # doctest: +SKIP
+    The port is taken before the model is loaded, so that one that is not free is reported at once.
     """
     limits = limits or Limits()
     if token is None and (allowed or not is_local(host)):

@@ -1,11 +1,14 @@
-"""The shapes of the answers, for types and for OpenAPI; an answer may hold further keys."""
+"""The shapes of the answers, for types and for OpenAPI: the records of `inference`, and what a page needs besides."""
 
-from typing import Any, Literal, NotRequired
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, NotRequired
 
 from typing_extensions import TypedDict
 
 from plogicnet.graph import Side
-from plogicnet.model import Prediction
+from plogicnet.inference.examples import Example
+from plogicnet.model import Explanation, Prediction
 
 Kind = Literal["entity", "relation"]
 Labels = dict[str, str]
@@ -14,39 +17,16 @@ Labels = dict[str, str]
 class Predictions(TypedDict):
     """Judged triples, as `predict` gives them; `labels` are readable names of the names in it."""
 
-    predictions: list[Prediction]
+    predictions: Sequence[Prediction]
     labels: Labels
     total: NotRequired[int]
     roles: NotRequired[int]
 
 
-class Contribution(TypedDict):
-    """A rule's part in an explanation."""
+@dataclass(frozen=True)
+class Explained(Explanation):
+    """Why a triple is probable or not, as `explain` gives it; `labels` are readable names of the names in it."""
 
-    rule: str
-    weight: float
-    groundings: int
-    broken: int
-    contribution: float
-    premises: list[list[tuple[str, str, str]]]
-
-
-class Explanation(TypedDict):
-    """Why a triple is held probable or not, as `explain` gives it.
-
-    With `aggregate` "mean" a rule's contribution is its weight times its share of all groundings.
-    """
-
-    triple: tuple[str, str, str]
-    probability: float
-    q: float | None
-    p_w: float
-    log_odds: float
-    base: float
-    rules: list[Contribution]
-    neighbours: list[dict[str, Any]]
-    held_out: str | None
-    aggregate: Literal["sum", "mean"]
     labels: Labels
 
 
@@ -60,6 +40,8 @@ class RuleRow(TypedDict):
     hits: int
     precision: float
     weight: float | None
+    standard_error: float | None
+    groundings: int | None
 
 
 class Rules(TypedDict):
@@ -68,15 +50,6 @@ class Rules(TypedDict):
     rules: list[RuleRow]
     total: int
     constraints: int
-
-
-class Example(TypedDict):
-    """One grounding of a rule."""
-
-    hypothesis: tuple[str, str, str]
-    premises: list[tuple[str, str, str]]
-    known: bool
-    held_out: str | None
 
 
 class RuleExamples(RuleRow):
@@ -119,8 +92,19 @@ class Entity(TypedDict):
     labels: Labels
 
 
+class Column(TypedDict):
+    """A metric: its key in the figures, its title, and its decimal places in tables."""
+
+    key: str
+    title: str
+    digits: int
+
+
 class Info(TypedDict):
-    """What is served: `rules` counts constraints too; the figures are of the split that is named."""
+    """What is served: `rules` counts constraints too; the figures are of the split that is named.
+
+    `rankings` are the titles of the figures' keys, `metrics` the metrics of each, both in the order of tables.
+    """
 
     name: str
     version: str
@@ -133,4 +117,6 @@ class Info(TypedDict):
     constraints: int
     model: str | None
     split: str | None
+    rankings: dict[str, str]
+    metrics: list[Column]
     figures: dict[str, dict[str, float]]

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from plogicnet.graph import KnowledgeGraph, open_graph, read_queries, readers, unpacking
+from plogicnet.graph import KnowledgeGraph, open_graph, read_queries
 from plogicnet.graph.datasets.registry import available
+from plogicnet.graph.io import readers, unpacking
 from plogicnet.graph.io.readers import is_header, read_rows
 from plogicnet.support.errors import InputError
 

@@ -1,7 +1,6 @@
-"""Reading graphs: files and directories in any names, data sets by name, and mistakes that say where they are."""
+"""Reading graphs from files and directories in any names, and mistakes that say where they are."""
 
 import gzip
-import os
 from pathlib import Path
 
 import pytest
@@ -9,7 +8,6 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from plogicnet.graph import KnowledgeGraph, open_graph, read_triples
-from plogicnet.graph.datasets.registry import available
 from plogicnet.support.errors import InputError
 from reference import odd_names
 
@@ -107,45 +105,6 @@ def test_no_train_file_and_no_triple(tmp_path: Path) -> None:
         open_graph(tmp_path)
 
 
-def test_data_sets_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("kinship", "nations"):
-        (tmp_path / name).mkdir()
-        write(tmp_path / name / "train.txt.gz", ROWS)
-    (tmp_path / "notes").mkdir()
-    (tmp_path / "README.md").touch()
-    monkeypatch.setenv("PLOGICNET_DATA", str(tmp_path))
-    assert available() == ["kinship", "nations"]
-    assert open_graph("nations").name == "nations"
-    with pytest.raises(InputError, match=r"no graph 'kinships'.*Did you mean 'kinship'"):
-        open_graph("kinships")
-    with pytest.raises(InputError, match=r"Known data sets: .*nations"):
-        open_graph("zzz")
-    with pytest.raises(InputError, match="no train file"):
-        open_graph("notes")
-
-
-def test_a_mistyped_path_is_told_what_lies_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "mine.tsv").write_text("a\tr\tb\n")
-    with pytest.raises(InputError, match=f"Did you mean '{tmp_path}/mine.tsv'"):
-        open_graph(tmp_path / "mime.tsv")
-    with pytest.raises(InputError, match="Known data sets"):
-        open_graph(tmp_path / "nowhere" / "mime.tsv")
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(InputError, match=r"Did you mean 'mine\.tsv'"):
-        open_graph("mime.tsv")
-
-
-def test_without_a_data_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("PLOGICNET_DATA", raising=False)
-    assert available() == []
-    with pytest.raises(InputError, match="no graph 'no-nations': neither a file, a directory nor a data set"):
-        open_graph("no-nations")
-    monkeypatch.setenv("PLOGICNET_DATA", str(tmp_path / "missing"))
-    assert available() == []
-    with pytest.raises(InputError, match="no graph 'no-nations'"):
-        open_graph("no-nations")
-
-
 def test_read_triples(tmp_path: Path) -> None:
     graph = KnowledgeGraph.from_names(ROWS)
     asked = [ROWS[2], (ROWS[0][0], ROWS[1][1], ROWS[0][0])]
@@ -156,32 +115,3 @@ def test_read_triples(tmp_path: Path) -> None:
         read_triples(write(tmp_path / "asked.tsv", [("ana", "knows", "ben")]), graph)
     with pytest.raises(InputError, match=r"missing\.tsv"):
         read_triples(tmp_path / "missing.tsv", graph)
-
-
-# entities, relations, distinct triples of train, valid, test, and double lines, from datasets/README.md. The Countries
-# sets have one line of train twice, so one triple fewer than that table, which counts lines.
-COUNTS = {
-    "fb15k": (14_951, 1_345, 483_142, 50_000, 59_071, 0),
-    "wn18": (40_943, 18, 141_442, 5_000, 5_000, 0),
-    "fb15k-237": (14_541, 237, 272_115, 17_535, 20_466, 0),
-    "wn18rr": (40_943, 11, 86_835, 3_034, 3_134, 0),
-    "umls": (135, 46, 5_216, 652, 661, 0),
-    "kinship": (104, 25, 8_544, 1_068, 1_074, 0),
-    "nations": (14, 55, 1_592, 199, 201, 0),
-    "countries-s1": (271, 2, 1_110, 24, 24, 1),
-    "countries-s2": (271, 2, 1_062, 24, 24, 1),
-    "countries-s3": (271, 2, 984, 24, 24, 1),
-    "codex-s": (2_034, 42, 32_888, 1_827, 1_828, 0),
-}
-UNSEEN = {"fb15k-237": {"valid": 8, "test": 29}, "wn18rr": {"valid": 198, "test": 209}}
-
-
-@pytest.mark.parametrize("name", COUNTS)
-def test_the_published_counts(name: str) -> None:
-    root = os.environ.get("PLOGICNET_DATA")
-    if not root or not (Path(root) / name).is_dir():
-        pytest.skip(f"PLOGICNET_DATA is not set to a directory that holds {name}")
-    statistics = open_graph(name).statistics()
-    keys = ("entities", "relations", "train", "valid", "test", "duplicates")
-    assert tuple(statistics[key] for key in keys) == COUNTS[name]
-    assert name not in UNSEEN or statistics["unseen_entities"] == UNSEEN[name]

@@ -1,24 +1,21 @@
-"""Downloads of data sets: resumed after a break, checked before they appear, never half there."""
+"""Downloads of data sets by pooch: a file appears under its name only when it is complete and checked."""
 
-import hashlib
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.client import HTTPException, HTTPMessage, HTTPResponse
+from contextlib import ExitStack
 from pathlib import Path
-from typing import IO
-from urllib.error import HTTPError, URLError
-from urllib.parse import urlsplit
-from urllib.request import HTTPRedirectHandler, Request, build_opener
+from typing import TYPE_CHECKING
+from urllib.parse import urljoin, urlsplit
 
 from plogicnet.graph.datasets.registry import DataSet, is_complete
 from plogicnet.graph.knowledge_graph import SPLITS
 from plogicnet.support.errors import InputError
-from plogicnet.support.files import locked
-from plogicnet.support.progress import Progress, silent
+from plogicnet.support.files import clear_parts, locked, replacing
+from plogicnet.support.progress import Advance, Progress, silent
+
+if TYPE_CHECKING:
+    from requests import RequestException, Response
 
 TIMEOUT_SECONDS = 30.0
-"""How long to wait for a connection and for each read."""
+"""For the connection and for each read."""
 CHUNK = 1 << 16
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
@@ -26,21 +23,18 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
 def fetch(data_set: DataSet, directory: Path, progress: Progress = silent) -> Path:
     """Downloads a data set into a folder of its name, as train.txt, valid.txt and test.txt.
 
-    What is there already is not fetched again. A download that broke off goes on where it stopped.
+    Files that are there already are not downloaded again. A second process waits for the first.
 
     Args:
         data_set: an entry of `DATA_SETS`.
-        directory: the folder is made in it.
+        directory: where to create the folder.
         progress: counts bytes, file by file.
 
     Returns:
         The folder.
 
     Raises:
-        InputError: a server or the way to it failed, or the content is not the one expected.
-
-    Example:
-        >>> fetch(DATA_SETS["umls"], cache_directory())  # doctest: +SKIP
+        InputError: the network or the server failed, the content is not the expected one, or the disk is full.
     """
     folder = directory / data_set.name
     if is_complete(folder):
@@ -48,118 +42,70 @@ def fetch(data_set: DataSet, directory: Path, progress: Progress = silent) -> Pa
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with locked(folder, wait=True):
+            clear_parts(folder)
             for split in SPLITS:
-                if not (folder / f"{split}.txt").is_file():
-                    _fetch_split(data_set, split, folder, progress)
-    except OSError as error:  # of the disk: those of the network are InputErrors by now
+                file = folder / f"{split}.txt"
+                if not file.is_file():
+                    with replacing(file) as beside, ExitStack() as shown:
+                        _download(data_set, split, beside, _Bar(progress, f"{data_set.name}/{file.name}, bytes", shown))
+    except OSError as error:
         raise InputError(f"{folder} cannot be written: {error}; make room, or set PLOGICNET_CACHE elsewhere") from None
     return folder
 
 
-def _fetch_split(data_set: DataSet, split: str, folder: Path, progress: Progress) -> None:
+def _download(data_set: DataSet, split: str, file: Path, bar: "_Bar") -> None:
+    """Downloads and checks one file."""
+    import pooch
+    from requests import RequestException
+
+    pooch.get_logger().setLevel("WARNING")
     address, sha256 = data_set.addresses[split], data_set.sha256.get(split)
     _check_address(address)
-    part, tag = folder / f".{split}.txt.part", folder / f".{split}.txt.etag"
-    etag = tag.read_text(encoding="utf-8") if tag.is_file() else ""
-    # Without an ETag only the SHA-256 can tell a mixture of two versions, so without both the download starts anew.
-    there = part.stat().st_size if part.is_file() and (etag or sha256) else 0
-    with _told(address, data_set):
-        response, start = _open(address, there, etag)
-    with response, part.open("ab" if start else "wb") as file:
-        if not start:
-            new = response.headers.get("ETag", "")
-            tag.write_text("" if new.startswith("W/") else new, encoding="utf-8")  # a weak one is no good for If-Range
-        _receive(response, file, start, address, data_set, progress, f"{data_set.name}/{split}.txt, bytes")
-    fault = _fault(part, sha256, data_set.triples[split])
-    tag.unlink(missing_ok=True)
-    if fault:
-        part.unlink()
-        raise InputError(
-            f"{address}: not the file expected: {fault}. It was removed. Run it again; if this stays, the file has"
-            f" changed at its source: {_by_hand(data_set)}"
-        )
-    part.replace(folder / f"{split}.txt")
-
-
-def _open(address: str, start: int, etag: str) -> tuple[HTTPResponse, int]:
-    """Asks for what is missing after `start` bytes; gives the answer and the byte at which it really starts."""
-    headers = {"User-Agent": "plogicnet", "Accept-Encoding": "identity"}
-    if start:
-        headers |= {"Range": f"bytes={start}-"} | ({"If-Range": etag} if etag else {})
+    by_hand = (
+        f"put {', '.join(f'{s}.txt' for s in SPLITS)} into $PLOGICNET_DATA/{data_set.name} by hand"
+        f" (see {data_set.source})"
+    )
+    get = pooch.HTTPDownloader(
+        progressbar=bar,
+        chunk_size=CHUNK,
+        timeout=TIMEOUT_SECONDS,
+        headers={"Accept-Encoding": "identity"},  # so that bytes are counted as they are on disk
+        hooks={"response": _check_redirect},
+    )
     try:
-        opener = build_opener(_CheckedRedirects)
-        response: HTTPResponse = opener.open(Request(address, headers=headers), timeout=TIMEOUT_SECONDS)
-    except HTTPError as error:
-        if start and error.code == 416:  # what we have is as long as the content, or longer
-            error.close()
-            return _open(address, 0, "")
+        pooch.retrieve(address, sha256, file.name, file.parent, downloader=get)
+        if sha256 is None:
+            _check_lines(file, data_set.triples[split])
+    except RequestException as error:
+        raise InputError(f"{address}: {_reason(error)}. Run it again, or {by_hand}") from None
+    except InputError:
         raise
-    if response.status != 206:  # no ranges here, or If-Range found another version: all of it comes
-        return response, 0
-    same = not etag or response.headers.get("ETag", etag) == etag
-    if start and not (same and response.headers.get("Content-Range", "").startswith(f"bytes {start}-")):
-        response.close()
-        return _open(address, 0, "")
-    return response, start
-
-
-def _receive(
-    response: HTTPResponse, file: IO[bytes], start: int, address: str, data_set: DataSet, progress: Progress, step: str
-) -> None:
-    length = response.length  # of what is still to come; None where the server does not say
-    with progress(step, start + (length or 0)) as advance:
-        advance(start)
-        done = 0
-        while True:
-            with _told(address, data_set):
-                # read1 gives what has come so far: at a break no received byte is lost.
-                chunk = response.read1(CHUNK)
-            if not chunk:
-                break
-            file.write(chunk)
-            advance(len(chunk))
-            done += len(chunk)
-    file.flush()
-    os.fsync(file.fileno())
-    if length is not None and done < length:
+    except ValueError as error:  # pooch's, for a wrong checksum; and for a wrong number of lines
         raise InputError(
-            f"{address}: the connection was cut after {start + done:,} of {start + length:,} bytes. {_again(data_set)}"
-        )
+            f"{address}: not the expected file: {error} Run it again; if this stays, the file has changed"
+            f" at its source: {by_hand}"
+        ) from None
 
 
-def _fault(file: Path, sha256: str | None, lines: int) -> str:
-    """What is wrong with a whole download; empty if nothing."""
+def _check_lines(file: Path, expected: int) -> None:
     with file.open("rb") as content:
-        if sha256:
-            found = hashlib.file_digest(content, "sha256").hexdigest()
-            return "" if found == sha256 else f"its SHA-256 is {found}, expected {sha256}"
-        count = sum(1 for _ in content)
-        return "" if count == lines else f"it has {count:,} lines, expected {lines:,}"
+        found = sum(1 for _ in content)
+    if found != expected:
+        raise ValueError(f"it has {found:,} lines, expected {expected:,}.")
 
 
-def _again(data_set: DataSet) -> str:
-    return f"Run it again: it goes on where it stopped. Or {_by_hand(data_set)}"
+def _reason(error: "RequestException") -> str:
+    """Why a request failed."""
+    from requests import Timeout
 
-
-def _by_hand(data_set: DataSet) -> str:
-    places = ", ".join(f"{split}.txt" for split in SPLITS)
-    return f"put {places} into $PLOGICNET_DATA/{data_set.name} by hand (see {data_set.source})"
-
-
-@contextmanager
-def _told(address: str, data_set: DataSet) -> Iterator[None]:
-    """Errors of the network as an InputError that says what happened and what to do."""
-    try:
-        yield
-    except HTTPError as error:
-        error.close()
-        gone = error.code in (404, 410)
-        todo = f"The file is no longer there: {_by_hand(data_set)}" if gone else _again(data_set)
-        raise InputError(f"{address}: the server answered {error.code} {error.reason}. {todo}") from None
-    except (OSError, HTTPException) as error:
-        reason = error.reason if isinstance(error, URLError) else error
-        what = f"no answer within {TIMEOUT_SECONDS:g} s" if isinstance(reason, TimeoutError) else f"{reason}"
-        raise InputError(f"{address}: {what or type(reason).__name__}. {_again(data_set)}") from None
+    if error.response is not None:
+        return f"the server answered {error.response.status_code} {error.response.reason}"
+    first: BaseException = error
+    while first.__cause__ or first.__context__:
+        first = first.__cause__ or first.__context__ or first
+    if isinstance(error, Timeout) or isinstance(first, TimeoutError):
+        return f"no answer within {TIMEOUT_SECONDS:g} s"
+    return getattr(first, "strerror", None) or str(first) or type(first).__name__
 
 
 def _check_address(address: str) -> None:
@@ -168,11 +114,29 @@ def _check_address(address: str) -> None:
         raise InputError(f"{address}: only https addresses are downloaded from")
 
 
-class _CheckedRedirects(HTTPRedirectHandler):
-    """A redirection must not lead away from https either."""
+def _check_redirect(response: "Response", *_: object, **__: object) -> None:
+    """Raises an InputError before a redirect from https is followed."""
+    if response.is_redirect:
+        _check_address(urljoin(response.url, response.headers["location"]))
 
-    def redirect_request(
-        self, req: Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
-    ) -> Request | None:
-        _check_address(newurl)
-        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+class _Bar:
+    """The progress bar that pooch expects, shown by a Progress. It is closed with the stack."""
+
+    def __init__(self, progress: Progress, step: str, shown: ExitStack) -> None:
+        self.progress, self.step, self.shown = progress, step, shown
+        self.total = self.done = 0
+        self.advance: Advance | None = None
+
+    def update(self, units: int) -> None:
+        if self.advance is None:  # pooch has set the total by now
+            self.advance = self.shown.enter_context(self.progress(self.step, self.total))
+        new = max(0, min(units, self.total - self.done))  # pooch counts whole chunks, and everything again at the end
+        self.done += new
+        self.advance(new)
+
+    def reset(self) -> None:
+        """Nothing: see `update`."""
+
+    def close(self) -> None:
+        """Nothing: the stack closes it."""

@@ -11,7 +11,9 @@ import yaml
 
 from plogicnet.graph.io.readers import SUFFIXES
 from plogicnet.graph.knowledge_graph import SPLITS
-from plogicnet.support.errors import InputError
+from plogicnet.support.errors import InputError, nearest
+
+COUNTS = ("entities", "relations", *SPLITS)
 
 
 @dataclass(frozen=True)
@@ -75,29 +77,34 @@ def canonical(name: str) -> str | None:
     return next((known for known in DATA_SETS if _bare(known) == _bare(name)), None)
 
 
-def data_directory() -> Path | None:
-    """Where the user keeps data sets: $PLOGICNET_DATA.
+def find(name: str) -> DataSet:
+    """The data set of this name, spelt in any way that `canonical` takes; an InputError where there is none.
 
     Example:
-        >>> directory = data_directory()
+        >>> find("FB15k 237").name
+        'fb15k-237'
     """
-    named = os.environ.get("PLOGICNET_DATA")
-    return Path(named) if named else None
+    known = canonical(name)
+    if known is None:
+        raise InputError(f"unknown data set {name!r}.{nearest(name, list(DATA_SETS))} `plogicnet data list` shows all.")
+    return DATA_SETS[known]
 
 
 def cache_directory() -> Path:
-    """Where downloads go: $PLOGICNET_CACHE, else plogicnet in $XDG_CACHE_HOME or ~/.cache.
+    """Where downloads go: $PLOGICNET_CACHE, else plogicnet in the user's cache directory (~/.cache on Linux).
 
     Example:
         >>> directory = cache_directory()
     """
-    named, shared = os.environ.get("PLOGICNET_CACHE"), os.environ.get("XDG_CACHE_HOME")
+    named = os.environ.get("PLOGICNET_CACHE")
     if named:
         return Path(named)
-    try:
-        return (Path(shared) if shared else Path.home() / ".cache") / "plogicnet"
-    except RuntimeError:  # a container's user without an entry and without $HOME
-        raise InputError("no home directory for downloaded data sets: set PLOGICNET_CACHE to a directory") from None
+    from platformdirs import user_cache_path
+
+    directory = user_cache_path("plogicnet")
+    if not directory.is_absolute():  # a container's user without a home directory
+        raise InputError("no home directory for downloaded data sets: set PLOGICNET_CACHE to a directory")
+    return directory
 
 
 def locate(name: str) -> Path | None:
@@ -127,6 +134,23 @@ def available() -> list[str]:
     return sorted(names + [name for name in DATA_SETS if _bare(name) not in there and is_complete(cache / name)])
 
 
+def listing() -> list[dict[str, object]]:
+    """Every known data set and every one on this machine, as `plogicnet data list` prints them: counts, and where.
+
+    Example:
+        >>> [row["train"] for row in listing() if row["name"] == "umls"]
+        [5216]
+    """
+    return [
+        {
+            "name": name,
+            **{key: getattr(DATA_SETS[name], key) if name in DATA_SETS else None for key in COUNTS},
+            "here": str(locate(name) or "") or None,
+        }
+        for name in sorted({*DATA_SETS, *available()})
+    ]
+
+
 def is_complete(folder: Path) -> bool:
     """Whether a download is complete; a file appears under its name only when it is whole and checked.
 
@@ -142,9 +166,10 @@ def _bare(name: str) -> str:
 
 
 def _folders() -> list[Path]:
-    root = data_directory()
+    """The folders of $PLOGICNET_DATA."""
+    root = os.environ.get("PLOGICNET_DATA")
     try:
-        return [folder for folder in root.iterdir() if folder.is_dir()] if root else []
+        return [folder for folder in Path(root).iterdir() if folder.is_dir()] if root else []
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:

@@ -14,21 +14,13 @@ LONGEST_NUMBER, LONGEST_NAME = 18, 1 << 22
 
 
 def read_dictionary(file: Path) -> tuple[str, ...]:
-    """The names of a dictionary of `number⇥name` lines, in the order of their numbers, which are 0, 1, 2, ….
-
-    Example:
-        >>> read_dictionary(Path("entities.dict"))  # doctest: +SKIP
-    """
+    """The names of a dictionary of `number⇥name` lines, in the order of their numbers, which are 0, 1, 2, …."""
     lines = [(number, line.split("\t", 1)) for number, line in _lines(file)]
     return _in_order(file, [(number, cells[0], cells[1] if len(cells) == 2 else None) for number, cells in lines])
 
 
 def read_labels(file: Path) -> dict[str, str]:
-    """The readable labels of a file of `name⇥label` lines.
-
-    Example:
-        >>> read_labels(Path("labels.tsv"))  # doctest: +SKIP
-    """
+    """The readable labels of a file of `name⇥label` lines."""
     labels = {}
     for number, line in _lines(file):
         name, tab, label = line.partition("\t")
@@ -39,11 +31,7 @@ def read_labels(file: Path) -> dict[str, str]:
 
 
 def read_openke(folder: Path) -> KnowledgeGraph:
-    """A directory in OpenKE's layout: entity2id.txt and relation2id.txt, and train2id.txt with `head tail relation`.
-
-    Example:
-        >>> read_openke(Path("FB15K"))  # doctest: +SKIP
-    """
+    """A directory in OpenKE's layout: entity2id.txt and relation2id.txt, and train2id.txt with `head tail relation`."""
     entities = Vocabulary("entity", _read_ids(folder / "entity2id.txt"))
     relations = Vocabulary("relation", _read_ids(folder / "relation2id.txt"))
     splits = []

@@ -17,20 +17,12 @@ OPEN_NAMES = ("", "?")
 
 
 def read_triples(file: Path, graph: KnowledgeGraph) -> IntArray:
-    """Reads a file of triples in the names of a graph; what `predict --out` wrote is such a file.
-
-    Example:
-        >>> read_triples(Path("candidates.tsv"), graph)  # doctest: +SKIP
-    """
+    """Reads a file of triples in the names of a graph; what `predict --out` wrote is such a file."""
     return _numbers(file, read_rows(file).table, graph, ())
 
 
 def read_queries(file: Path, graph: KnowledgeGraph) -> IntArray:
-    """Reads a file of triples of which one part each is `?` or empty: it is OPEN.
-
-    Example:
-        >>> read_queries(Path("queries.tsv"), graph)  # doctest: +SKIP
-    """
+    """Reads a file of triples of which one part each is `?` or empty: it is OPEN."""
     queries = _numbers(file, read_rows(file, with_gaps=True).table, graph, OPEN_NAMES)
     parts = (queries == OPEN).sum(axis=1)
     if np.any(parts != 1):
@@ -43,7 +35,7 @@ def read_queries(file: Path, graph: KnowledgeGraph) -> IntArray:
 
 
 def _numbers(file: Path, table: pa.Table, graph: KnowledgeGraph, open_names: tuple[str, ...]) -> IntArray:
-    """The names as numbers; the first that is unknown is an error which says where it stands."""
+    """The names as numbers; an InputError with the place of the first unknown one."""
     vocabularies = (graph.entities, graph.relations, graph.entities)
     numbers = np.empty((table.num_rows, 3), dtype=np.int64)
     for column, (name, vocabulary) in enumerate(zip(COLUMNS, vocabularies, strict=True)):

@@ -47,7 +47,7 @@ RDF = {".nt": "N_TRIPLES", ".ttl": "TURTLE"}
 SUFFIXES = (*TEXT, *(s + ".gz" for s in TEXT), *PARQUET, *(s + gz for s in (*RDF, *JSON_LINES) for gz in ("", ".gz")))
 DELIMITERS = {".csv": ",;\t", ".tsv": "\t"}
 PLAIN_NAME = "urn:plogicnet:"
-"""In RDF a name that is no IRI is written percent-encoded behind this."""
+"""In RDF, the prefix of a percent-encoded name that is not an IRI."""
 AT_ONCE = 1 << 16
 """Rows that Python reads are put away, each name once, after so many."""
 STRINGS = pa.dictionary(pa.int32(), pa.string())
@@ -60,7 +60,7 @@ class Rows:
     Attributes:
         table: the columns.
         literals: how many of them were skipped.
-        named: whether the file itself says which column is which.
+        named: whether the file names its columns.
     """
 
     table: pa.Table
@@ -93,9 +93,6 @@ def read_rows(file: Path, order: str = "hrt", with_gaps: bool = False) -> Rows:
 
     The order of the columns, hrt or htr, is for files without a header line. With gaps, names may be missing; they are
     empty then.
-
-    Example:
-        >>> read_rows(Path("train.tsv"))  # doctest: +SKIP
     """
     if order not in ORDERS:
         raise InputError(f"columns: {order!r} is not allowed; one of {', '.join(ORDERS)}")
@@ -238,7 +235,7 @@ def _json_rows(file: Path, with_gaps: bool) -> Iterator[list[str]]:
 
 
 def _require_whole_characters(names: Iterable[str], place: str) -> None:
-    """JSON can say half of a character that takes two; no other format can."""
+    """Raises an InputError for a lone surrogate, which only JSON can hold."""
     for name in names:
         try:
             name.encode()
@@ -370,7 +367,7 @@ def _header(cells: Sequence[str]) -> tuple[str, ...]:
 
 
 def _diagnose(file: Path, delimiter: str, names: Sequence[str], skip: bool, with_gaps: bool = False) -> NoReturn:
-    """Reads again, slowly, to say which line is wrong and how."""
+    """Reads again, slowly, and raises an InputError with the line that is wrong and how."""
     reader = _raw_rows(file, delimiter)
     try:
         for row in reader:
@@ -405,7 +402,7 @@ def _raw_rows(file: Path, delimiter: str) -> Any:
 
 
 def _read_rdf(file: Path) -> Rows:
-    """N-Triples or Turtle: IRIs and blank nodes are names, literals are no entities and are skipped."""
+    """N-Triples or Turtle: IRIs and blank nodes are names; literals are not entities and are skipped."""
     try:
         import pyoxigraph as ox
     except ImportError:

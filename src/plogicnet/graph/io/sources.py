@@ -1,8 +1,7 @@
-"""Opening a graph: a data set by name, a directory in one of the usual layouts, one file, or data in memory."""
+"""Graphs made of a directory in one of the usual layouts, of one file, or of data in memory."""
 
 import itertools
 import logging
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,8 +11,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from plogicnet.graph.datasets import registry as datasets
-from plogicnet.graph.datasets.download import fetch
 from plogicnet.graph.io.dictionaries import read_dictionary, read_labels, read_openke
 from plogicnet.graph.io.readers import COLUMNS, SUFFIXES, Rows, place_of, read_rows, rows_of
 from plogicnet.graph.knowledge_graph import SPLITS, KnowledgeGraph, drop_duplicates
@@ -22,34 +19,22 @@ from plogicnet.graph.triples import HEAD, RELATION, TAIL, IntArray, as_triples
 from plogicnet.graph.vocabulary import Vocabulary
 from plogicnet.support.errors import InputError, many, nearest, shown
 from plogicnet.support.files import require_file
-from plogicnet.support.progress import Progress, silent
 
 log = logging.getLogger(__name__)
 ENOUGH_ROWS = 10
 """In a smaller graph a first line whose names come once is nothing odd."""
-COMPARED = 10_000
-"""So many names of a directory are compared with a mistyped one."""
 SPLIT_NAMES = {"train": ("train",), "valid": ("valid", "dev", "val", "validation"), "test": ("test",)}
 
 
-def open_graph(
-    source: str | Path, order: str = "hrt", shares: Shares | None = None, seed: int = 0, progress: Progress = silent
-) -> KnowledgeGraph:
-    """Opens a graph: a data set's name, a directory with train/valid/test files, or one file of triples.
+def read_graph(path: Path, order: str = "hrt", shares: Shares | None = None, seed: int = 0) -> KnowledgeGraph:
+    """Reads a graph from a directory with train/valid/test files, or from one file of triples.
 
     Args:
-        source: the name or path; a known data set that is nowhere on this machine is downloaded.
+        path: the directory or file.
         order: hrt or htr, the order of columns in text files without a header.
         shares: for one file, the shares of train, valid and test, as (0.8, 0.1, 0.1); without them all is train.
         seed: for splitting.
-        progress: of a download.
-
-    Example:
-        >>> graph = open_graph("umls")  # doctest: +SKIP
     """
-    path = Path(source)
-    if not os.path.exists(path):  # noqa: PTH110 (Path.exists fails on a name that is too long)
-        path = _find_data_set(str(source), progress)
     if not path.is_dir():
         require_file(path, "a graph")
         splits = [read_rows(path, order)]
@@ -94,7 +79,7 @@ def add_facts(graph: KnowledgeGraph, facts: Any) -> KnowledgeGraph:
     rows = rows_of(facts, what) if file is None else read_rows(file)
     heads, relations, tails = (rows.table[c].to_pylist() for c in COLUMNS)
     if rows.literals:
-        log.warning("%s: %s skipped: literals are no entities", what, many(rows.literals, "literal"))
+        log.warning("%s: %s skipped (not entities)", what, many(rows.literals, "literal"))
     if not heads:
         log.warning("%s: no fact in it", what)
     for row, name in enumerate(relations):
@@ -109,32 +94,6 @@ def add_facts(graph: KnowledgeGraph, facts: Any) -> KnowledgeGraph:
     )
     added = np.stack([entities.ids(heads), graph.relations.ids(relations), entities.ids(tails)], axis=1)
     return replace(graph, entities=entities, train=drop_duplicates(np.concatenate([graph.train, added]), len(entities)))
-
-
-def _find_data_set(name: str, progress: Progress) -> Path:
-    found = datasets.locate(name)
-    if found is not None:
-        return found
-    known = datasets.canonical(name)
-    if known is not None:
-        log.warning("%s is not on this machine; downloading it to %s", known, datasets.cache_directory())
-        return fetch(datasets.DATA_SETS[known], datasets.cache_directory(), progress)
-    names = sorted({*datasets.available(), *datasets.DATA_SETS})
-    hint = _nearest_graph(name, names) or f" Known data sets: {', '.join(names)}."
-    raise InputError(f"no graph {shown(name)}: neither a file, a directory nor a data set.{hint}")
-
-
-def _nearest_graph(name: str, data_sets: list[str]) -> str:
-    """A hint with what lies where a mistyped path leads to, or with data sets of similar names."""
-    if "/" not in name and "." not in name:
-        return nearest(name, data_sets)
-    folder, slash, last = name.rpartition("/")
-    try:
-        with os.scandir(folder + slash or ".") as entries:
-            beside = [entry.name for entry in itertools.islice(entries, COMPARED)]
-    except (OSError, ValueError):  # no such directory, or no path at all
-        beside = []
-    return nearest(last, beside if slash else [*data_sets, *beside], folder + slash)
 
 
 def _find_split(folder: Path, split: str) -> Path | None:
@@ -205,21 +164,21 @@ def _numbers(table: pa.Table, entities: pa.Array, relations: pa.Array) -> IntArr
 
 
 def _announced(graph: KnowledgeGraph, rows: Sequence[Rows]) -> KnowledgeGraph:
-    """The graph itself; what a person should know about it is said once, with counts."""
+    """The graph itself, after warnings about what a person should know, with counts."""
     literals = sum(r.literals for r in rows)
     if literals:
-        log.warning("%s: %s skipped: literals are no entities", graph.name, many(literals, "literal"))
+        log.warning("%s: %s skipped (not entities)", graph.name, many(literals, "literal"))
     if graph.duplicates:
         log.warning("%s: %s dropped", graph.name, many(graph.duplicates, "duplicate triple"))
     for split, earlier in (("valid", ("train",)), ("test", ("train", "valid"))):
         for other in earlier:
             shared = graph.shared(split, other)
             if shared:
-                told = many(shared, f"triple of {split} is", f"triples of {split} are")
-                log.warning("%s: %s in %s too", graph.name, told, other)
+                triples = many(shared, f"triple of {split} is", f"triples of {split} are")
+                log.warning("%s: %s in %s too", graph.name, triples, other)
     for split in ("valid", "test"):
         for count, *nouns in zip(graph.unseen(split), ("entity", "relation"), ("entities", "relations"), strict=True):
             if count:
-                told = many(count, f"{nouns[0]} of {split} is", f"{nouns[1]} of {split} are")
-                log.warning("%s: %s not in train", graph.name, told)
+                names = many(count, f"{nouns[0]} of {split} is", f"{nouns[1]} of {split} are")
+                log.warning("%s: %s not in train", graph.name, names)
     return graph

@@ -24,11 +24,7 @@ ROWS_AT_ONCE = 1 << 16
 
 
 def read_parquet(file: Path) -> pa.Table:
-    """Reads a Parquet file, unless it is made to fill a memory: a few bytes can stand for any number of rows.
-
-    Example:
-        >>> read_parquet(Path("graph.parquet"))  # doctest: +SKIP
-    """
+    """Reads a Parquet file, unless it is made to fill a memory: a few bytes can stand for any number of rows."""
     about, size, most = pq.read_metadata(file), file.stat().st_size, most_bytes(file)
     groups = [about.row_group(i) for i in range(about.num_row_groups)]
     rows, held = sum(group.num_rows for group in groups), sum(group.total_byte_size for group in groups)
@@ -42,12 +38,12 @@ def read_parquet(file: Path) -> pa.Table:
     try:
         # each text is held once, however many rows have it, until it is known what all of them would take
         table = pq.read_table(file, columns=names, read_dictionary=texts, use_threads=False)
-    except OSError:  # this encoding cannot be read so; what cannot be read at all is told again
+    except OSError:  # an encoding that cannot be read so, or a file that cannot be read at all and raises again below
         longest = max((group.total_byte_size for group in groups), default=0)
         table = _read_in_pieces(file, names, 1 + most // max(longest, 1), most)
     if sum(_decoded_bytes(column) for column in table.columns) > most:
         raise too_large(file)
-    table.validate(full=True)  # text that is no UTF-8 would be found when it is used
+    table.validate(full=True)  # or invalid UTF-8 would be found only when it is used
     return table
 
 
@@ -89,7 +85,7 @@ def most_bytes(file: Path) -> int:
 
 
 def too_large(file: Path) -> InputError:
-    """What is said of a file that holds more than it may.
+    """The error for a file that holds more than it may.
 
     Example:
         >>> str(too_large(Path("graph.tsv.gz")))[:62]
@@ -136,11 +132,7 @@ def open_text(file: Path, errors: str = "strict") -> io.TextIOWrapper:
 
 
 def open_bytes(file: Path) -> IO[bytes]:
-    """A file's bytes, unpacked where it is gzipped.
-
-    Example:
-        >>> open_bytes(Path("graph.tsv.gz"))  # doctest: +SKIP
-    """
+    """A file's bytes, unpacked where it is gzipped."""
     return io.BufferedReader(_Bounded(file), BLOCK) if file.suffix.lower() == ".gz" else file.open("rb")
 
 

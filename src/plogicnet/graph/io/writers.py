@@ -19,11 +19,7 @@ AT_ONCE = 1 << 20
 
 
 def write_graph(graph: KnowledgeGraph, directory: Path, kind: str = "tsv") -> list[Path]:
-    """Writes train, valid and test (those that hold triples) as files of a kind: tsv, csv, parquet or nt.
-
-    Example:
-        >>> write_graph(graph, Path("family"), "parquet")  # doctest: +SKIP
-    """
+    """Writes train, valid and test (those that hold triples) as files of a kind: tsv, csv, parquet or nt."""
     if kind not in WRITERS:
         raise InputError(f"format: {kind!r} is not allowed; one of {', '.join(WRITERS)}")
     try:

@@ -14,7 +14,8 @@ from torch.nn.functional import pad
 from plogicnet.graph import HEAD, RELATION, TAIL, FloatArray, IntArray, Side
 from plogicnet.neural.protocol import Examples
 
-SIDES: tuple[Side, Side] = ("tail", "head")
+TURNS: tuple[Side, Side] = ("tail", "head")
+"""The sides that steps ask for, in turn."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ class Passes:
 
     def queries(self, step: int, chunks: int = 0) -> Queries:
         """The step's piece; cut in chunks where asked for, the last one filled up with rows of no weight."""
-        side, rows = SIDES[step % 2], self._rows(step)
+        side, rows = TURNS[step % 2], self._rows(step)
         filled = pad(rows, (0, -len(rows) % chunks)).view(chunks, -1) if chunks else rows
         weight = self.weights[filled]
         weight.view(-1)[len(rows) :] = 0
@@ -75,7 +76,7 @@ class Passes:
 
     def _rows(self, step: int) -> torch.Tensor:
         """The rows of a step: the next piece of an endless row of shuffled passes over the triples, for its side."""
-        side, n, pieces, wanted = SIDES[step % 2], len(self.triples), [], self.size
+        side, n, pieces, wanted = TURNS[step % 2], len(self.triples), [], self.size
         at = step // 2 * self.size
         while wanted:
             pass_number, offset = divmod(at, n)
@@ -86,7 +87,7 @@ class Passes:
 
     def _pass(self, side: Side, number: int) -> torch.Tensor:
         if self._shuffled.get(side, (-1,))[0] != number:
-            generator = generator_for(self.seed, self.stream + SIDES.index(side), number)
+            generator = generator_for(self.seed, self.stream + TURNS.index(side), number)
             order = torch.randperm(len(self.triples), generator=generator).to(self.device)
             self._shuffled[side] = (number, order)
         return self._shuffled[side][1]
@@ -148,7 +149,7 @@ class Sampler:
     def _positive_keys(self) -> dict[Side, torch.Tensor]:
         """For each side the sorted keys of the positives, for exact filtering."""
         h, r, t = self.positives.triples.unbind(1)
-        return {side: torch.sort(self._keys(*((h, r, t) if side == "tail" else (t, r, h))))[0] for side in SIDES}
+        return {side: torch.sort(self._keys(*((h, r, t) if side == "tail" else (t, r, h))))[0] for side in TURNS}
 
     def batch(self, step: int) -> Batch:
         """The batch of one step."""

@@ -23,7 +23,7 @@ function chips(fact) {
   const held = fact.held_out ? element("span", { class: "chip known", title: `${fact.held_out} holds it; training did not see it` }, "held out") : null;
   return element("div", { class: "chips" }, held, fact.in_hidden
     ? element("span", { class: "chip rules", title: "rules conclude it from known facts" }, "rules")
-    : element("span", { class: "chip", title: "no rule reaches it" }, "vectors"));
+    : element("span", { class: "chip", title: "no rule reaches it" }, "neural"));
 }
 
 function factRow(fact, labels, self) {
@@ -38,10 +38,10 @@ function factRow(fact, labels, self) {
 function growing(rows, more) {
   const list = element("ul", { class: "facts" }, rows);
   if (!more) return [list];
-  let told = null;
+  let notice = null;
   const button = element("button", { type: "button", class: "more", onclick: async () => {
     button.disabled = true;
-    told?.remove();
+    notice?.remove();
     const first = list.children.length;
     try {
       const { rows: next, done } = await more(first);
@@ -49,7 +49,7 @@ function growing(rows, more) {
       list.children[first]?.querySelector("[data-move], summary")?.focus();
       if (done) button.remove();
     } catch (error) {
-      list.after(told = problem(error));
+      list.after(notice = problem(error));
     }
     button.disabled = false;
   } }, "Show more");
@@ -75,9 +75,9 @@ async function ofKnown(parts, made) {
   try {
     return await made();
   } catch (error) {
-    const told = error.status === 404 ? await unknown(parts) : null;
-    if (!told) throw error;
-    return { title: "Unknown", content: [heading("Unknown"), told] };
+    const notice = error.status === 404 ? await unknown(parts) : null;
+    if (!notice) throw error;
+    return { title: "Unknown", content: [heading("Unknown"), notice] };
   }
 }
 
@@ -88,23 +88,18 @@ const heading = (...children) => element("h1", { tabindex: "-1" }, children);
 
 async function home() {
   const [info, common, strongest] = await Promise.all([get("info"), get("search", { q: "", top: 12 }), get("rules", { top: 6 })]);
-  const systems = { embedding: "vectors alone", rules: "rules alone", plogicnet: "pLogicNet", "plogicnet*": "pLogicNet*" };
-  const learned = info.rules > info.constraints;
-  const rows = Object.entries(systems).filter(([key]) => info.figures[key] && (learned || key !== "rules")).map(([key, title]) => {
-    const figure = info.figures[key];
-    return element("tr", {}, element("td", {}, title), element("td", {}, element("div", { class: "measure" }, bar(figure.mrr), element("span", { class: "number" }, figure.mrr.toFixed(3)))),
-      element("td", { class: "number" }, percent(figure.hits_at_10)));
-  });
-  const figures = rows.length ? card(`How well it ranks the ${plural(info[info.split], `${info.split} fact`)}`, "Which training did not see: mean reciprocal rank, and how often the right answer is among the first ten.",
-    element("table", {}, element("thead", {}, element("tr", {}, ["ranked by", "MRR", "in the first 10"].map((t) => element("th", { scope: "col" }, t)))), element("tbody", {}, rows))) : null;
-  const start = card("Start with an entity", "Those that most is known of; press / to search for any other.",
+  const rows = Object.entries(info.rankings).map(([key, title]) => element("tr", {}, element("td", {}, title),
+    info.metrics.map((metric) => element("td", { class: "number" }, info.figures[key][metric.key].toFixed(metric.digits)))));
+  const figures = rows.length ? card(`How well it ranks the ${plural(info[info.split], `${info.split} fact`)}`, "Which training did not see. MRR is the mean reciprocal rank of the right answer, Hits@10 how often it is among the first ten, MR its mean rank.",
+    element("div", { class: "scroll" }, element("table", {}, element("thead", {}, element("tr", {}, ["ranked by", ...info.metrics.map((metric) => metric.title)].map((t) => element("th", { scope: "col" }, t)))), element("tbody", {}, rows)))) : null;
+  const start = card("Start with an entity", "The best-known entities; press / to search for any other.",
     element("ul", { class: "plain" }, common.names.map((entry) => element("li", {}, element("a", { href: address("entity", { name: entry.name }), class: "clamp", "data-move": true }, name(entry.label ?? entry.name)), element("span", { class: "soft small number" }, plural(entry.facts, "fact"))))));
   const rules = strongest.rules.length ? card("Strongest rules", null,
     element("ul", { class: "plain" }, strongest.rules.map((rule) => element("li", {}, element("a", { class: "code", href: address("rules", { n: rule.number }) }, name(rule.rule)), element("span", { class: "soft small number" }, weight(rule))))),
     element("p", { class: "small" }, element("a", { href: "#/rules" }, `All ${rulesAnd(info.rules, info.constraints)}`))) : null;
   return { title: info.name, content: [
     heading("What is missing in ", name(info.name), ", and why?"),
-    element("p", { class: "lead" }, [plural(info.entities, "entity", "entities"), plural(info.relations, "relation"), plural(info.train, "known fact"), rulesAnd(info.rules, info.constraints), info.model && `vectors by ${info.model}`].filter(Boolean).map((t) => element("span", {}, t))),
+    element("p", { class: "lead" }, [plural(info.entities, "entity", "entities"), plural(info.relations, "relation"), plural(info.train, "known fact"), rulesAnd(info.rules, info.constraints), info.model && `neural model ${info.model}`].filter(Boolean).map((t) => element("span", {}, t))),
     element("div", { class: "columns" }, start, element("div", {}, figures, rules)),
   ] };
 }
@@ -162,7 +157,7 @@ const fact = ({ h, r, t }) => ofKnown([["entity", h, (other) => factAddress(othe
 
 const PARTS = {
   intercept: () => "for any triple",
-  score: (part) => `for the vectors: log-odds ${part.value.toFixed(2)} × ${part.coefficient.toFixed(2)}`,
+  score: (part) => `for the neural model: log-odds ${part.value.toFixed(2)} × ${part.coefficient.toFixed(2)}`,
   p_w: (part) => `for the rules: p_w ${part.value.toFixed(3)} × ${part.coefficient.toFixed(2)}`,
   reached: (part, why) => (why.rules.length ? "for being reached by rules" : "no rule reaches it"),
 };
@@ -172,10 +167,10 @@ async function aboutFact({ h, r, t }) {
   const { labels } = why;
   const place = why.held_out ? `Held out: ${why.held_out} holds it, training did not see it.` : "Not in the graph.";
   const state = why.known ? "A known fact." : `${place} ${why.forbidden ? "Ruled out: this relation holds for no entity with itself." : why.rules.length ? "Rules conclude it from known facts." : "No rule reaches it."}`;
-  const meters = element("div", { class: "meters" }, [["vectors (q)", why.q], ["rules (p_w)", why.p_w]].filter(([, p]) => p !== null).map(([title, p]) =>
+  const meters = element("div", { class: "meters" }, [["neural model (q)", why.q], ["rules (p_w)", why.p_w]].filter(([, p]) => p !== null).map(([title, p]) =>
     element("div", {}, element("p", { class: "small soft" }, title), measure(p))));
   const svg = drawing(why, labels, Math.min(view.clientWidth - 40, 1080) - 46);
-  const parts = why.forbidden || !why.calibration ? [] : why.calibration.parts.filter((part) => why.rules.length || part.part !== "p_w");
+  const parts = why.forbidden ? [] : why.calibration.parts.filter((part) => why.rules.length || part.part !== "p_w");
   const most = Math.max(Math.abs(why.base), Math.abs(why.log_odds), ...[...why.rules, ...parts].map((part) => Math.abs(part.contribution)), 1e-9);
   const signed = (value) => {
     const filled = element("div", { class: value < 0 ? "fill minus" : "fill" });
@@ -196,9 +191,12 @@ async function aboutFact({ h, r, t }) {
         element("ul", { class: "premises" }, premises, hidden > 0 ? element("li", { class: "soft" }, `… and ${count(hidden)} more`) : null))));
   });
   const near = why.neighbours.toSorted((a, b) => b.similarity - a.similarity);
-  const neighbours = near.length ? card("Similar entities with such a fact", "By the vectors; 1 is the same direction.",
+  const neighbours = near.length ? card("Similar entities with such a fact", "By the neural model; 1 is the most similar.",
     element("ul", { class: "facts" }, near.map((n) => element("li", {}, element("div", { class: "fact" }, element("div", { class: "measure" }, bar(n.similarity), element("span", { class: "number" }, n.similarity.toFixed(2))),
       element("div", { class: "sentence" }, sentence(n.fact, labels)), element("span", { class: "soft small" }, "like ", shown(n.similar_to, labels))))))) : null;
+  const paths = why.paths.length ? card("Paths from head to tail", "Each with its share of the neural model's score.",
+    element("ul", { class: "premises paths" }, why.paths.map((p) => element("li", {}, element("span", { class: "number" }, p.share.toFixed(2)), " ",
+      p.path.map((step, i) => [i ? element("span", { class: "and" }, "and") : null, element("span", { class: "sentence" }, sentence(step, labels))]))))) : null;
   return { title: `${labelled(r, labels)}(${labelled(h, labels)}, ${labelled(t, labels)})`, content: [
     element("div", { class: "tall" }, heading(element("span", { class: "sentence" }, sentence([h, r, t], labels)))),
     element("section", { class: "card verdict" },
@@ -209,10 +207,11 @@ async function aboutFact({ h, r, t }) {
       element("li", {}, line(why.base, element("span", {}, "base rate of ", shown(r, labels)))), rules,
       why.rules.length ? null : element("li", { class: "soft" }, "No rule reaches it from the known facts."),
       element("li", { class: "total" }, line(why.log_odds, `together: ${percent(why.p_w)} by the rules (p_w)`)))),
-    parts.length ? card("How the probability comes of both", "Calibrated on validation facts, where what the graph does not hold counts as wrong: so it is cautious.", element("ol", { class: "odds" },
+    parts.length ? card("How the probability is composed", "Calibrated on validation facts, where what the graph does not hold counts as wrong: so it is cautious.", element("ol", { class: "odds" },
       parts.map((part) => element("li", {}, line(part.contribution, PARTS[part.part](part, why)))),
       element("li", { class: "total" }, line(why.calibration.log_odds, `together: ${percent(why.probability)}`)))) : null,
     neighbours,
+    paths,
   ] };
 }
 
@@ -313,8 +312,8 @@ async function ask({ h = null, r = null, t = null, top = "10", known = "" }) {
       answers = card("Answers", "Most probable first. A fact opens its explanation.", found.predictions.length ? growing(found.predictions.map((f) => factRow(f, found.labels, null))) : element("p", { class: "soft" }, "There are none."));
     } catch (error) {
       const instead = (part) => (other) => address("ask", { h, r, t, top, known, [part]: other });
-      const told = error.status === 404 ? await unknown([["entity", h, instead("h")], ["relation", r, instead("r")], ["entity", t, instead("t")]]) : null;
-      answers = told ?? problem(error);
+      const notice = error.status === 404 ? await unknown([["entity", h, instead("h")], ["relation", r, instead("r")], ["entity", t, instead("t")]]) : null;
+      answers = notice ?? problem(error);
     }
   }
   return { title: "Ask", content: [heading("Ask"), element("p", { class: "lead" }, element("span", {}, "Leave open what you want to know: who, to whom, or how they are related.")), form, answers] };

@@ -5,7 +5,7 @@ import { count, element, get, name } from "./dom.js";
 let fields = 0;
 const DELAY = 90;
 
-// `chosen` is told the name; `value` gives the chosen name, or the text as typed, or null.
+// `chosen` is called with the name; `value` gives the chosen name, or the text as typed, or null.
 export function typeahead({ label, kind, placeholder, chosen, start = null, extra = [] }) {
   const id = `field-${++fields}`;
   const list = element("ul", { id: `${id}-list`, class: "options", role: "listbox", "aria-label": label, hidden: true });

@@ -12,7 +12,6 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 pytest.importorskip("triton", reason="the kernels need triton (extra: kernels)")
-from plogicnet import config
 from plogicnet.graph import IntArray, as_triples
 from plogicnet.neural.optimization import train
 from plogicnet.neural.protocol import Checkpoint, Examples
@@ -28,7 +27,7 @@ ENTITIES, RELATIONS = 13, 3
 SETTINGS = VectorSettings(
     dim=6, gamma=4.0, batch=8, negatives=7, share_negatives=3, steps=12, learning_rate=0.05, adversarial_temperature=0.7
 )
-MODELS: list[config.Model] = ["TransE", "RotatE", "DistMult", "ComplEx"]
+MODELS: list[str] = ["TransE", "RotatE", "DistMult", "ComplEx"]
 EACH = pytest.mark.parametrize("settings", [replace(SETTINGS, model=m) for m in MODELS], ids=MODELS)
 
 
@@ -217,7 +216,7 @@ def dense(settings: VectorSettings) -> list[Tables]:
 @pytest.mark.parametrize(("model", "penalty"), [("TransE", 0.0), ("RotatE", 0.0), ("ComplEx", 0.01), ("DistMult", 0.0)])
 @hypothesis_settings(max_examples=2, deadline=None)
 @given(pauses=st.dictionaries(st.integers(0, SPARSE.steps - 1), st.booleans(), max_size=4))
-def test_updates_put_off_are_those_made_at_once(model: config.Model, penalty: float, pauses: dict[int, bool]) -> None:
+def test_updates_put_off_are_those_made_at_once(model: str, penalty: float, pauses: dict[int, bool]) -> None:
     """Rows wait for their updates; to settle changes nothing, nor does to take up what was settled, at any step."""
     settings = replace(SPARSE, model=model, regularization=penalty)
     expected, trainer = dense(settings), trainer_for(settings)
@@ -296,7 +295,7 @@ def test_a_batch_without_weight_teaches_nothing() -> None:
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # numpy's, in the interpreter
 def test_a_loss_that_is_no_number_is_an_error_with_a_hint() -> None:
     trainer = trainer_for(replace(SETTINGS, learning_rate=3e37, steps=3))
-    with pytest.raises(FloatingPointError, match=r"kge\.learning_rate"):
+    with pytest.raises(FloatingPointError, match=r"neural\.learning_rate"):
         run(trainer)
 
 

@@ -1,0 +1,101 @@
+"""NNE-AER: ComplEx with entities in [0, 1] and relations held to approximate entailments.
+
+B. Ding, Q. Wang, B. Wang and L. Guo, Improving Knowledge Graph Embedding Using Simple Constraints, ACL 2018.
+"""
+
+import hashlib
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch.nn.functional import embedding
+
+from plogicnet.errors import InputError
+from plogicnet.graph import FloatArray, IntArray, KnowledgeGraph
+from plogicnet.grounding import chain_of
+from plogicnet.kge import VectorModel
+from plogicnet.kge.geometry import halves
+from plogicnet.kge.vector_model import Loss
+from plogicnet.rules import RuleTable
+
+
+@dataclass(frozen=True)
+class NneAer:
+    """A guide by entailments r_p ⇒ r_q, or r_p ⇒ r_q⁻¹, and by bounds on the entities.
+
+    Attributes:
+        premise, conclusion: p and q of each.
+        sign: 1, or -1 where it concludes the inverse.
+        confidence: λ of each.
+        mu: the weight of the penalty.
+    """
+
+    premise: IntArray
+    conclusion: IntArray
+    sign: FloatArray
+    confidence: FloatArray
+    mu: float
+
+    @property
+    def digest(self) -> bytes:
+        """All of it."""
+        arrays = (self.premise, self.conclusion, self.sign, self.confidence)
+        return hashlib.sha256(b"".join(a.tobytes() for a in arrays) + repr(self.mu).encode()).digest()
+
+    def term(self, model: VectorModel, seed: int) -> Loss:  # noqa: ARG002
+        """The penalty on the relations' vectors, reciprocal ones too: p ⇒ q says as much of p⁻¹ and q⁻¹.
+
+        A step's loss is the mean over its batch where the paper has the sum, so the penalty is divided as well.
+        """
+        tables = range(1 + model.geometry.reciprocal)
+        rows = [np.concatenate([a + i * model.relations for i in tables]) for a in (self.premise, self.conclusion)]
+        weights = [np.tile(a, len(tables)).astype(np.float32) for a in (self.sign, self.confidence)]
+        p, q, sign, confidence = (torch.from_numpy(a).to(model.device) for a in (*rows, *weights))
+        mu = self.mu / model.settings.batch
+
+        def loss(step: int) -> torch.Tensor:  # noqa: ARG001
+            return mu * penalty(embedding(p, model.relation), embedding(q, model.relation), sign, confidence)
+
+        return loss
+
+    def bound(self, model: VectorModel) -> None:
+        """Entities within [0, 1], real and imaginary parts alike."""
+        model.entity.clamp_(0.0, 1.0)
+
+
+def penalty(p: torch.Tensor, q: torch.Tensor, sign: torch.Tensor, confidence: torch.Tensor) -> torch.Tensor:
+    """Σ λ (Σ [Re p - Re q]₊ + Σ (Im p ∓ Im q)²): zero where entities in [0, 1] make q at least as probable as p.
+
+    Example:
+        >>> p, q = torch.tensor([[2.0, 1.0]]), torch.tensor([[0.5, -1.0]])  # 2 + i and ½ - i
+        >>> penalty(p, q, torch.ones(1), torch.ones(1)), penalty(p, q, -torch.ones(1), torch.ones(1))
+        (tensor(5.5000), tensor(1.5000))
+    """
+    (p_real, p_imaginary), (q_real, q_imaginary) = halves(p), halves(q)
+    apart = p_imaginary - sign[:, None] * q_imaginary
+    return (confidence[:, None] * (torch.relu(p_real - q_real) + apart * apart)).sum()
+
+
+def make_nne_aer(rules: RuleTable, graph: KnowledgeGraph, mu: float) -> NneAer:
+    """The guide by these rules, each with its precision as its confidence.
+
+    Example:
+        >>> from plogicnet.rules import parse_rule
+        >>> graph = KnowledgeGraph.from_names([("a", "husband", "b"), ("b", "wife", "a")])
+        >>> rules = RuleTable.of([parse_rule("husband(X, Y) => wife(Y, X)")], support=[1], hits=[1])
+        >>> make_nne_aer(rules, graph, mu=0.1).sign
+        array([-1.])
+    """
+    for rule in rules.rules:
+        if rule.chain is None or len(rule.chain) != 1:
+            raise InputError(
+                f"{rule}: an entailment of NNE-AER has one premise; leave this rule out, or use system=ruge"
+            )
+    chains = [chain_of(rule, graph.relations) for rule in rules.rules]
+    return NneAer(
+        np.array([chain.moves[0].relation for chain in chains], dtype=np.int64),
+        np.array([chain.relation for chain in chains], dtype=np.int64),
+        np.array([1.0 if chain.moves[0].forward else -1.0 for chain in chains]),
+        rules.precision,
+        mu,
+    )

@@ -1,0 +1,225 @@
+"""Opening a graph: a data set by name, a directory in one of the usual layouts, one file, or data in memory."""
+
+import itertools
+import logging
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from plogicnet.errors import InputError, many, nearest, shown
+from plogicnet.files import require_file
+from plogicnet.graph import datasets
+from plogicnet.graph.dictionaries import read_dictionary, read_labels, read_openke
+from plogicnet.graph.download import fetch
+from plogicnet.graph.knowledge_graph import SPLITS, KnowledgeGraph, drop_duplicates
+from plogicnet.graph.readers import COLUMNS, SUFFIXES, Rows, place_of, read_rows, rows_of
+from plogicnet.graph.splitting import Shares, split_triples
+from plogicnet.graph.triples import HEAD, RELATION, TAIL, IntArray, as_triples
+from plogicnet.graph.vocabulary import Vocabulary
+from plogicnet.progress import Progress, silent
+
+log = logging.getLogger(__name__)
+ENOUGH_ROWS = 10
+"""In a smaller graph a first line whose names come once is nothing odd."""
+COMPARED = 10_000
+"""So many names of a directory are compared with a mistyped one."""
+SPLIT_NAMES = {"train": ("train",), "valid": ("valid", "dev", "val", "validation"), "test": ("test",)}
+
+
+def open_graph(
+    source: str | Path, order: str = "hrt", shares: Shares | None = None, seed: int = 0, progress: Progress = silent
+) -> KnowledgeGraph:
+    """Opens a graph: a data set's name, a directory with train/valid/test files, or one file of triples.
+
+    Args:
+        source: the name or path; a known data set that is nowhere on this machine is downloaded.
+        order: hrt or htr, the order of columns in text files without a header.
+        shares: for one file, the shares of train, valid and test, as (0.8, 0.1, 0.1); without them all is train.
+        seed: for splitting.
+        progress: of a download.
+
+    Example:
+        >>> graph = open_graph("umls")  # doctest: +SKIP
+    """
+    path = Path(source)
+    if not os.path.exists(path):  # noqa: PTH110 (Path.exists fails on a name that is too long)
+        path = _find_data_set(str(source), progress)
+    if not path.is_dir():
+        require_file(path, "a graph")
+        splits = [read_rows(path, order)]
+        graph = _numbered(splits, path.name.split(".")[0])
+        graph = graph if shares is None else split_triples(graph, shares, seed)
+        return _announced(graph, splits)
+    if shares is not None:
+        raise InputError(f"--split is for one file of triples; {path} is a directory with its own splits")
+    if (path / "train2id.txt").is_file():
+        return _announced(read_openke(path), [])
+    files = {split: _find_split(path, split) for split in SPLITS}
+    if files["train"] is None:
+        endings = ", ".join(SUFFIXES[:3])
+        raise InputError(f"{path}: no train file; expected train with one of {endings} (or .gz, Parquet, RDF) in it")
+    rows = [read_rows(file, order) if file else _no_rows() for file in files.values()]
+    return _announced(_numbered(rows, path.resolve().name, path), rows)
+
+
+def make_graph(train: Any, valid: Any = (), test: Any = (), name: str = "graph") -> KnowledgeGraph:
+    """A graph from pandas or Polars DataFrames, Arrow tables, (n, 3) arrays, or rows of three names.
+
+    Example:
+        >>> make_graph(np.array([["anna", "knows", "ben"]])).entities.names
+        ('anna', 'ben')
+    """
+    rows = [rows_of(data, split) for split, data in zip(SPLITS, (train, valid, test), strict=True)]
+    return _announced(_numbered(rows, name), rows)
+
+
+def add_facts(graph: KnowledgeGraph, facts: Any) -> KnowledgeGraph:
+    """The graph with more facts in train: a file of triples, a data frame, or rows of three names.
+
+    Entities that it does not know are numbered after those it knows; its relations are all there are.
+
+    Example:
+        >>> graph = KnowledgeGraph.from_names([("anna", "knows", "ben")])
+        >>> add_facts(graph, [("anna", "knows", "carl"), ("anna", "knows", "ben")]).names(np.array([0, 0, 2]))
+        ('anna', 'knows', 'carl')
+    """
+    file = Path(facts) if isinstance(facts, str | Path) else None
+    what = str(file or "facts")
+    rows = rows_of(facts, what) if file is None else read_rows(file)
+    heads, relations, tails = (rows.table[c].to_pylist() for c in COLUMNS)
+    if rows.literals:
+        log.warning("%s: %s skipped: literals are no entities", what, many(rows.literals, "literal"))
+    if not heads:
+        log.warning("%s: no fact in it", what)
+    for row, name in enumerate(relations):
+        if name not in graph.relations:
+            place = f"{what}, row {row + 1}" if file is None else place_of(file, row)
+            raise InputError(
+                f"{place}: unknown relation {shown(name)}.{nearest(name, graph.relations.names)} Entities may be new,"
+                " but relations must be those of training"
+            )
+    entities = Vocabulary(
+        "entity", tuple(dict.fromkeys([*graph.entities.names, *itertools.chain(*zip(heads, tails, strict=True))]))
+    )
+    added = np.stack([entities.ids(heads), graph.relations.ids(relations), entities.ids(tails)], axis=1)
+    return replace(graph, entities=entities, train=drop_duplicates(np.concatenate([graph.train, added]), len(entities)))
+
+
+def _find_data_set(name: str, progress: Progress) -> Path:
+    found = datasets.locate(name)
+    if found is not None:
+        return found
+    known = datasets.canonical(name)
+    if known is not None:
+        log.warning("%s is not on this machine; downloading it to %s", known, datasets.cache_directory())
+        return fetch(datasets.DATA_SETS[known], datasets.cache_directory(), progress)
+    names = sorted({*datasets.available(), *datasets.DATA_SETS})
+    hint = _nearest_graph(name, names) or f" Known data sets: {', '.join(names)}."
+    raise InputError(f"no graph {shown(name)}: neither a file, a directory nor a data set.{hint}")
+
+
+def _nearest_graph(name: str, data_sets: list[str]) -> str:
+    """A hint with what lies where a mistyped path leads to, or with data sets of similar names."""
+    if "/" not in name and "." not in name:
+        return nearest(name, data_sets)
+    folder, slash, last = name.rpartition("/")
+    try:
+        with os.scandir(folder + slash or ".") as entries:
+            beside = [entry.name for entry in itertools.islice(entries, COMPARED)]
+    except (OSError, ValueError):  # no such directory, or no path at all
+        beside = []
+    return nearest(last, beside if slash else [*data_sets, *beside], folder + slash)
+
+
+def _find_split(folder: Path, split: str) -> Path | None:
+    places = (folder / (name + ending) for name in SPLIT_NAMES[split] for ending in SUFFIXES)
+    return next((place for place in places if place.is_file()), None)
+
+
+def _no_rows() -> Rows:
+    return rows_of(())
+
+
+def _numbered(splits: Sequence[Rows], name: str, folder: Path | None = None) -> KnowledgeGraph:
+    """Names become numbers: in a dictionary's order where the folder has one, else in order of first appearance."""
+    entities = _vocabulary("entity", splits, ("head", "tail"), folder and folder / "entities.dict")
+    relations = _vocabulary("relation", splits, ("relation",), folder and folder / "relations.dict")
+    numbers = [_numbers(rows.table, entities, relations) for rows in splits]
+    numbers += [as_triples([])] * (len(SPLITS) - len(numbers))
+    if not splits[0].named and _stands_alone(numbers[0]):
+        names = (entities, relations, entities)
+        first = ", ".join(shown(vocabulary[at].as_py()) for vocabulary, at in zip(names, numbers[0][0], strict=True))
+        log.warning(
+            "%s: the first line of train (%s) looks like a header, and was read as a triple: its names stand nowhere"
+            " else; if it is one, take it out, or call the columns head, relation and tail",
+            name,
+            first,
+        )
+    labels = read_labels(folder / "labels.tsv") if folder and (folder / "labels.tsv").is_file() else {}
+    return KnowledgeGraph.from_numbers(_names(entities, "entity"), _names(relations, "relation"), numbers, name, labels)
+
+
+def _stands_alone(triples: IntArray) -> bool:
+    """Whether no name of the first triple is in another one, in a graph whose relations do come again."""
+    if len(triples) < ENOUGH_ROWS:
+        return False
+    head, relation, tail = triples[0]
+    others = triples[1:]
+    if np.any(others[:, RELATION] == relation) or np.any(others[:, [HEAD, TAIL]] == head):
+        return False
+    return not np.any(others[:, [HEAD, TAIL]] == tail) and 2 * len(np.unique(others[:, RELATION])) <= len(others)
+
+
+def _names(array: pa.Array, kind: str) -> Vocabulary:
+    return Vocabulary(kind, tuple(array.to_pylist()))
+
+
+def _vocabulary(kind: str, splits: Sequence[Rows], columns: Iterable[str], dictionary: Path | None) -> pa.Array:
+    """All names of some columns; each chunk of a column has its own small dictionary, so no row is touched."""
+    chunks = [ch.dictionary for rows in splits for c in columns for ch in rows.table[c].chunks]
+    found = pc.unique(pa.chunked_array(chunks, pa.string()))
+    if dictionary is None or not dictionary.is_file():
+        return found
+    given = pa.array(read_dictionary(dictionary), pa.string())
+    missing = found.filter(pc.invert(pc.is_in(found, given)))
+    if len(missing):
+        raise InputError(f"{dictionary}: the {kind} {missing[0].as_py()!r} of the triples is not in this dictionary")
+    return given
+
+
+def _numbers(table: pa.Table, entities: pa.Array, relations: pa.Array) -> IntArray:
+    numbers = np.empty((table.num_rows, 3), dtype=np.int64)
+    for column, name, names in ((HEAD, "head", entities), (RELATION, "relation", relations), (TAIL, "tail", entities)):
+        start = 0
+        for chunk in table[name].chunks:
+            number_of = pc.index_in(chunk.dictionary, names).to_numpy(zero_copy_only=False)
+            numbers[start : start + len(chunk), column] = number_of[chunk.indices.to_numpy()]
+            start += len(chunk)
+    return numbers
+
+
+def _announced(graph: KnowledgeGraph, rows: Sequence[Rows]) -> KnowledgeGraph:
+    """The graph itself; what a person should know about it is said once, with counts."""
+    literals = sum(r.literals for r in rows)
+    if literals:
+        log.warning("%s: %s skipped: literals are no entities", graph.name, many(literals, "literal"))
+    if graph.duplicates:
+        log.warning("%s: %s dropped", graph.name, many(graph.duplicates, "duplicate triple"))
+    for split, earlier in (("valid", ("train",)), ("test", ("train", "valid"))):
+        for other in earlier:
+            shared = graph.shared(split, other)
+            if shared:
+                told = many(shared, f"triple of {split} is", f"triples of {split} are")
+                log.warning("%s: %s in %s too", graph.name, told, other)
+    for split in ("valid", "test"):
+        for count, *nouns in zip(graph.unseen(split), ("entity", "relation"), ("entities", "relations"), strict=True):
+            if count:
+                told = many(count, f"{nouns[0]} of {split} is", f"{nouns[1]} of {split} are")
+                log.warning("%s: %s not in train", graph.name, told)
+    return graph

@@ -1,0 +1,295 @@
+"""What a trained model answers: the best answers to queries, and all that a graph is missing."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from scipy import special
+
+from plogicnet import memory
+from plogicnet.errors import InputError
+from plogicnet.evaluation import Judgement, top_k
+from plogicnet.fitted import SIDES, Fitted, Judged
+from plogicnet.graph import (
+    HEAD,
+    OPEN,
+    RELATION,
+    TAIL,
+    IntArray,
+    KnowledgeGraph,
+    Side,
+    TripleSet,
+    as_triples,
+    triple_keys,
+)
+from plogicnet.progress import Progress, silent
+
+AT_ONCE = 1 << 19
+"""So many candidates are scored, and at most so many judged, at once, where memory allows it."""
+CANDIDATE_BYTES = 500
+"""What one takes, were all of them judged and written."""
+MARGIN = 16
+"""So many more than asked for are judged: all-with-all kernels round differently from single scores."""
+SLACK = 1e-3
+"""A candidate's score may be so much too low, absolutely and relatively, and it is judged all the same."""
+ALMOST_ONE = 1 - 2**-53
+"""The highest probability below one."""
+
+
+def at_once() -> int:
+    """How many candidates are taken together, by what is free.
+
+    Example:
+        >>> at_once() <= AT_ONCE
+        True
+    """
+    return max(1, min(AT_ONCE, memory.free_bytes() // 2 // CANDIDATE_BYTES))
+
+
+def query_of(graph: KnowledgeGraph, head: str | None, relation: str | None, tail: str | None) -> IntArray:
+    """A query in numbers, as one row; what is not given is open.
+
+    Example:
+        >>> query_of(KnowledgeGraph.from_names([("anna", "knows", "ben")]), "anna", "knows", None)
+        array([[ 0,  0, -1]])
+    """
+    names = (head, relation, tail)
+    if names.count(None) > 1:
+        raise InputError("leave one of head, relation and tail open, not more")
+    vocabularies = (graph.entities, graph.relations, graph.entities)
+    numbers = [OPEN if name is None else v.id(name) for name, v in zip(names, vocabularies, strict=True)]
+    return as_triples([numbers])
+
+
+def answers(
+    f: Fitted,
+    queries: IntArray,
+    top: int = 10,
+    include_known: bool = False,
+    batch_memory_mb: int = 0,
+    progress: Progress = silent,
+) -> Iterator[tuple[IntArray, Judged]]:
+    """The most probable answers to each query (a triple with one part OPEN), some queries at a time, in their order.
+
+    Of all entities the best by one all-with-all comparison are judged; of relations, all are.
+
+    Example:
+        >>> for query, judged in answers(fitted, np.array([[0, 0, OPEN]])):  # doctest: +SKIP
+        ...     ...
+    """
+    if top < 1:
+        raise InputError(f"top: {top} answers cannot be given; ask for 1 or more")
+    if len(queries) and np.any((queries == OPEN).sum(axis=1) != 1):
+        raise InputError("a query has exactly one open part of head, relation and tail")
+    k = min(top + MARGIN, len(f.graph.entities))
+    widest = max(k, len(f.graph.relations) * bool(np.any(queries[:, RELATION] == OPEN)))
+    step = max(1, at_once() // widest)
+    with progress("answering, queries", len(queries)) as advance:
+        for start in range(0, len(queries), step):
+            part = queries[start : start + step]
+            found = [_relations(f, part, include_known)]
+            found += [_entities(f, part, side, k, include_known, batch_memory_mb) for side in SIDES]
+            owner, triples = (np.concatenate(columns) for columns in zip(*found, strict=True))
+            judged = f.judged(triples)
+            order = judged.order(f.ties, owner)
+            owner = owner[order]
+            first = np.arange(len(owner)) - np.searchsorted(owner, owner) < top
+            yield start + owner[first], judged.take(order[first])
+            advance(len(part))
+
+
+def _relations(f: Fitted, queries: IntArray, include_known: bool) -> tuple[IntArray, IntArray]:
+    """Every relation as an answer to those queries that ask for one: the query's number, and the triple."""
+    owner = np.flatnonzero(queries[:, RELATION] == OPEN)
+    n = len(f.graph.relations)
+    triples = np.repeat(queries[owner], n, axis=0)
+    triples[:, RELATION] = np.tile(np.arange(n), len(owner))
+    owner = np.repeat(owner, n)
+    if not include_known:
+        new = ~f.graph.observed.contains(triples)
+        owner, triples = owner[new], triples[new]
+    return owner, triples
+
+
+def _entities(
+    f: Fitted, queries: IntArray, side: Side, k: int, include_known: bool, batch_memory_mb: int
+) -> tuple[IntArray, IntArray]:
+    """The k best answers to those queries that ask for an entity on a side, as the kernel has them."""
+    asked, known = (HEAD, TAIL) if side == "head" else (TAIL, HEAD)
+    owner = np.flatnonzero(queries[:, asked] == OPEN)
+    part = queries[owner]
+    order = Judgement(f.calibration, f.ties)
+    embedding, facts = f.outcome.embedding, f.known[side]
+    top = top_k(
+        *(embedding, f.rules, order, part[:, known], part[:, RELATION], side, k),
+        *(facts, not include_known, batch_memory_mb),
+    )
+    rows, places = np.nonzero(top.entities >= 0)
+    triples = part[rows]
+    triples[:, asked] = top.entities[rows, places]
+    return owner[rows], triples
+
+
+@dataclass(frozen=True)
+class Ends:
+    """Where one relation's missing facts are looked for.
+
+    Attributes:
+        heads: each is asked with every tail.
+        tails: see heads.
+        concluded: the heads of the triples that rules conclude, one for each.
+    """
+
+    relation: int
+    heads: IntArray
+    tails: IntArray
+    concluded: IntArray
+
+    @property
+    def size(self) -> int:
+        """How many candidates there are, known facts among them."""
+        return len(self.heads) * len(self.tails) + len(self.concluded)
+
+    def pieces(self) -> Iterator[tuple[IntArray, IntArray, int]]:
+        """The heads some at a time: those that are asked with every tail, all of them, and how many candidates."""
+        every, counts = np.unique(np.concatenate([self.heads, self.concluded]), return_counts=True)
+        asked = np.isin(every, self.heads)
+        sums = np.append(0, np.cumsum(counts + asked * (len(self.tails) - 1)))
+        start, most = 0, at_once()
+        while start < len(every):
+            stop = max(start + 1, int(np.searchsorted(sums, sums[start] + most, "right")) - 1)
+            part = slice(start, stop)
+            yield every[part][asked[part]], every[part], int(sums[stop] - sums[start])
+            start = stop
+
+
+def ends(f: Fitted, all_pairs: bool = False) -> Iterator[Ends]:
+    """For each relation, the entities it has been seen with at each end, or with `all_pairs` all of them.
+
+    Example:
+        >>> sum(e.size for e in ends(fitted))  # doctest: +SKIP
+    """
+    train, hidden = f.graph.train, f.outcome.rule_model.groundings.hidden
+    every = np.arange(len(f.graph.entities))
+    for relation in range(len(f.graph.relations)):
+        facts = train[train[:, RELATION] == relation]
+        heads, tails = (every, every) if all_pairs else (np.unique(facts[:, HEAD]), np.unique(facts[:, TAIL]))
+        yield Ends(relation, heads, tails, hidden[hidden[:, RELATION] == relation][:, HEAD])
+
+
+def completions(
+    f: Fitted, at_least: Callable[[], float], all_pairs: bool = False, progress: Progress = silent
+) -> Iterator[Judged]:
+    """The missing facts of at least a probability, in pieces of bounded size, so that no more is ever in memory.
+
+    They come by relation, then by head (both in the graph's order), and for each head the most probable first. The
+    probability is asked for before each piece: it may rise on the way.
+
+    Example:
+        >>> for judged in completions(fitted, lambda: 0.9):  # doctest: +SKIP
+        ...     ...
+    """
+    places = list(ends(f, all_pairs))
+    with progress("completing, candidates", sum(place.size for place in places)) as advance:
+        for place in places:
+            for asked, heads, candidates in place.pieces():
+                yield _missing(f, place, asked, heads, at_least())
+                advance(candidates)
+
+
+def _missing(f: Fitted, place: Ends, asked: IntArray, heads: IntArray, least: float) -> Judged:
+    """The missing facts of some heads of a relation.
+
+    What no rule reaches is sieved by its score, since the probability rises with it; what passes, and all that rules
+    conclude, is judged.
+    """
+    owners, concluded, _ = f.hidden.lookup(heads, np.full(len(heads), place.relation))
+    rows, columns = _sieved(f, place, asked, least)
+    head = np.concatenate([asked[rows], heads[owners]])
+    tail = np.concatenate([place.tails[columns], concluded])
+    triples = np.stack([head, np.full(len(head), place.relation), tail], axis=1)
+    keys = np.unique(triple_keys(triples, len(f.graph.entities)))
+    keys = keys[~f.graph.observed.contains_keys(keys)]
+    judged = f.judged(TripleSet.of_keys(keys, len(f.graph.entities)).triples)
+    judged = judged.take(judged.probability >= least)
+    return judged.take(judged.order(f.ties, judged.triples[:, HEAD]))
+
+
+def _sieved(f: Fitted, place: Ends, asked: IntArray, least: float) -> tuple[IntArray, IntArray]:
+    """Which pairs of the asked heads and the tails may be as probable as wanted with no rule's help."""
+    c, embedding = f.calibration, f.outcome.embedding
+    wanted = float(special.logit(min(least, ALMOST_ONE))) - c.intercept
+    # what neither vectors nor rules say anything of
+    blank = bool(c.probability(np.array([[np.nan, 0.0, 0.0]]))[0] >= least)
+    if embedding is None or c.score == 0:
+        shape = (len(asked), len(place.tails)) if wanted <= SLACK or blank else (0, 0)
+        rows, columns = np.indices(shape)
+        return rows.ravel(), columns.ravel()
+    if not len(asked) or not len(place.tails):
+        return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+    lowest = wanted / c.score
+    lowest -= SLACK * max(1.0, abs(lowest))
+    scores = embedding.score_answers(asked, np.full(len(asked), place.relation), "tail", place.tails)
+    passing = scores >= lowest
+    if blank:
+        passing |= scores.isnan()
+    rows, columns = torch.nonzero(passing).cpu().numpy().T
+    return rows, columns
+
+
+def complete(
+    f: Fitted, min_probability: float, top: int | None = None, all_pairs: bool = False, progress: Progress = silent
+) -> Judged:
+    """The missing facts of at least a probability, or only the most probable of them, most probable first.
+
+    With `top`, no more than those and a piece are in memory, and the probability that is looked for rises as they come.
+
+    Example:
+        >>> complete(fitted, min_probability=0.9, top=10)  # doctest: +SKIP
+    """
+    if top is not None and top < 1:
+        raise InputError(f"top: {top} facts cannot be given; ask for 1 or more")
+    least = min_probability
+    kept = [f.nothing()]
+
+    def at_least() -> float:
+        return least
+
+    for found in completions(f, at_least, all_pairs, progress):
+        kept.append(found)
+        if top is not None and len(found):
+            kept = [most_probable(f, kept, top)]
+            if len(kept[0]) == top:
+                least = max(min_probability, float(kept[0].probability[-1]))
+    return most_probable(f, kept, top)
+
+
+def most_probable(f: Fitted, parts: Sequence[Judged], top: int | None) -> Judged:
+    """The most probable of some judged triples, in order.
+
+    Example:
+        >>> most_probable(fitted, [fitted.judged(graph.test)], top=3)  # doctest: +SKIP
+    """
+    judged = Judged.joined(parts)
+    if top is not None and len(judged) > top:  # only what may be among them is put in order
+        judged = judged.take(judged.probability >= np.partition(judged.probability, -top)[-top])
+    return judged.take(judged.order(f.ties)[:top])
+
+
+def seconds_to_score(f: Fitted, all_pairs: bool = False) -> float:
+    """About how long it takes here to score all candidates of a completion, by trial on the largest relation.
+
+    Example:
+        >>> seconds_to_score(fitted)  # doctest: +SKIP
+    """
+    places = list(ends(f, all_pairs))
+    place = max(places, key=lambda place: place.size)
+    asked = next(place.pieces(), (place.heads,))[0]
+    taken = []
+    for _ in range(2):  # the first warms up
+        started = time.perf_counter()
+        _sieved(f, place, asked, least=1.0)
+        taken.append(time.perf_counter() - started)
+    return min(taken) * sum(place.size for place in places) / max(1, len(asked) * len(place.tails))

@@ -1,0 +1,1 @@
+"""The paper's tables, reproduced: which training makes which row, its results as data, and ours beside the printed."""

@@ -1,0 +1,1 @@
+"""The native engine: chains of relations, walked over sorted arrays in compiled code."""

@@ -1,0 +1,1 @@
+"""The SQL engine: every connected Horn clause, by plain SQL. DuckDB runs it here."""

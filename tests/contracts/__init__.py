@@ -1,0 +1,1 @@
+"""What any implementation of a seam must do: neural models, engines, systems, metrics."""

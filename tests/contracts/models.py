@@ -1,0 +1,162 @@
+"""The contract of a neural model: what the rest of the program relies on, checked of any registered model.
+
+A test of a model calls `check_model(make)`; `make` gives an untrained model of a graph, the same each time.
+"""
+
+import copy
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from plogicnet.graph import KnowledgeGraph, Side, add_facts
+from plogicnet.neural.protocol import Checkpoint, Examples, NeuralModel
+from small import small_graph
+
+Make = Callable[[KnowledgeGraph], NeuralModel]
+SIDES: tuple[Side, Side] = ("head", "tail")
+
+
+def assert_near(actual: torch.Tensor, expected: torch.Tensor) -> None:
+    torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-4)
+
+
+def check_model(make: Make, folder: Path) -> None:
+    """All of the contract, on the small graph."""
+    graph = small_graph()
+    model = make(graph)
+    model.fit(Examples.of(graph.train), seed=3)
+    check_scores(model, graph)
+    check_scale(model, graph)
+    check_fit(make, model, graph, folder)
+    check_save(make, model, graph, folder)
+    check_bind(model, graph)
+    check_copy(model, graph)
+    check_what_it_says_of_itself(model, graph)
+    check_hide_self(model, graph)
+
+
+def grid(graph: KnowledgeGraph, entities: int = 6) -> "np.ndarray[tuple[int, int], np.dtype[np.int64]]":
+    """All triples over the first entities."""
+    return np.indices((entities, len(graph.relations), entities)).reshape(3, -1).T.copy()
+
+
+def check_scores(model: NeuralModel, graph: KnowledgeGraph) -> None:
+    """Scores of triples, of queries and of whole triples agree; they do not depend on what else is asked."""
+    triples = grid(graph)
+    scores = model.score(triples)
+    assert scores.shape == (len(triples),)
+    assert scores.device == model.device
+    assert bool(torch.isfinite(scores).all())
+    assert_near(model.score(triples[::-1].copy()).flip(0), scores)
+    assert model.score(triples[:0]).shape == (0,)
+    for side in SIDES:
+        known, asked = (2, 0) if side == "head" else (0, 2)
+        every = model.score_all(triples[:, known], triples[:, 1], side)
+        whole = model.score_answers(triples[:, known], triples[:, 1], side)
+        assert every.shape == whole.shape == (len(triples), len(graph.entities))
+        at = torch.arange(len(triples)), torch.from_numpy(triples[:, asked].copy())
+        assert_near(whole[at], scores)
+        some = np.array([3, 1, 5])
+        part = model.score_answers(triples[:, known], triples[:, 1], side, some)
+        assert_near(part, whole[:, some])
+        alone = model.score_all(triples[:1, known], triples[:1, 1], side)
+        assert_near(alone, every[:1])
+        every.fill_(0.0)  # the tensor is the caller's
+        torch.testing.assert_close(model.score(triples), scores, rtol=0, atol=0)
+
+
+def check_scale(model: NeuralModel, graph: KnowledgeGraph) -> None:
+    """Scores follow the scale, and keep their order."""
+    triples = grid(graph)
+    before = model.score(triples)
+    model.rescale(2.0, -1.0)
+    assert_near(model.score(triples), 2 * before - 1)
+    model.rescale(1.0, 0.0)
+
+
+def check_fit(make: Make, model: NeuralModel, graph: KnowledgeGraph, folder: Path) -> None:
+    """The same seed gives the same bits, another one others; a stopped training ends in the same bits."""
+    triples, examples = grid(graph), Examples.of(graph.train)
+    again, other, stopped = make(graph), make(graph), make(graph)
+    again.fit(examples, seed=3)
+    other.fit(examples, seed=4)
+    assert torch.equal(again.score(triples), model.score(triples))
+    assert not torch.equal(other.score(triples), model.score(triples))
+    place = Checkpoint(folder / "state.safetensors", every_steps=1)
+    stopped.fit(examples, seed=3, checkpoint=place)
+    resumed = make(graph)
+    resumed.fit(examples, seed=3, checkpoint=place)
+    assert torch.equal(resumed.score(triples), model.score(triples))
+    weighted, doubled = make(graph), make(graph)
+    weighted.fit(Examples(graph.train, np.linspace(0.1, 1, len(graph.train)), graph.train[:0]), seed=3)
+    doubled.fit(Examples(graph.train, np.ones(len(graph.train)), triples[:5]), seed=3)
+    assert not torch.equal(weighted.score(triples), model.score(triples)), "weights count"
+    assert not torch.equal(doubled.score(triples), model.score(triples)), "explicit negatives count"
+
+
+def check_save(make: Make, model: NeuralModel, graph: KnowledgeGraph, folder: Path) -> None:
+    """What is saved is loaded to the same bits, the scale included."""
+    triples = grid(graph)
+    model.rescale(1.5, 0.25)
+    model.save(folder / "neural.safetensors")
+    loaded = make(graph)
+    loaded.load(folder / "neural.safetensors")
+    assert torch.equal(loaded.score(triples), model.score(triples))
+    model.rescale(1.0, 0.0)
+
+
+def check_bind(model: NeuralModel, graph: KnowledgeGraph) -> None:
+    """Bound to a graph with a new entity: NaN exactly where an entity is unscorable; itself it stays."""
+    wide = add_facts(graph, [("newcomer", "parent", "man0"), ("man1", "parent", "newcomer")])
+    before = model.score(grid(graph))
+    bound = model.bind(wide)
+    new = wide.entities.id("newcomer")
+    assert len(bound.unscorable) == len(wide.entities) == len(model.unscorable) + 1
+    lacking = bound.unscorable
+    triples = np.concatenate([grid(wide), [[new, 0, 1], [1, 0, new], [new, 0, new]]])
+    without = lacking[triples[:, [0, 2]]].any(axis=1)
+    assert torch.isnan(bound.score(triples)).tolist() == without.tolist()
+    for side in SIDES:
+        known = np.array([0, new, 2])
+        scores = bound.score_all(known, np.zeros(3, dtype=np.int64), side)
+        assert scores.shape == (3, len(wide.entities))
+        np.testing.assert_array_equal(torch.isnan(scores).cpu().numpy(), lacking[known][:, None] | lacking)
+        some = np.array([new, 0])
+        part = bound.score_answers(known, np.zeros(3, dtype=np.int64), side, some)
+        np.testing.assert_array_equal(torch.isnan(part).cpu().numpy(), lacking[known][:, None] | lacking[some])
+    assert torch.equal(model.score(grid(graph)), before)
+
+
+def check_copy(model: NeuralModel, graph: KnowledgeGraph) -> None:
+    """A deep copy can be trained on without touching the model; EM keeps the best iteration so."""
+    before = model.score(grid(graph))
+    copied = copy.deepcopy(model)
+    copied.fit(Examples.of(graph.train), seed=9, warm=True)
+    assert torch.equal(model.score(grid(graph)), before)
+
+
+def check_what_it_says_of_itself(model: NeuralModel, graph: KnowledgeGraph) -> None:
+    """Device, cost, tables and reasons have their form."""
+    assert isinstance(model.is_logit, bool)
+    assert model.bytes_per_query > 0
+    assert not model.unscorable.any(), "every entity of the training graph can be scored"
+    rows = {"entity": len(graph.entities), "relation": len(graph.relations)}
+    for name, table in model.tables().items():
+        assert name.isidentifier()
+        assert table.rows is None or len(table.values) == rows[table.rows]
+    reasons = model.reasons(graph.test[0])
+    for neighbour in reasons.neighbours:
+        assert graph.observed.contains(neighbour.fact[None, :]).all(), "a neighbour's fact is known"
+    for path in reasons.paths:
+        assert graph.observed.contains(path.triples).all(), "a path is made of known facts"
+
+
+def check_hide_self(model: NeuralModel, graph: KnowledgeGraph) -> None:
+    """Hiding changes the scores of known facts and of nothing else."""
+    triples = np.concatenate([graph.train[:5], graph.test[:5]])
+    plain, hidden = model.score(triples), model.score(triples, hide_self=True)
+    assert bool(torch.isfinite(hidden).all())
+    assert not torch.equal(hidden[:5], plain[:5])
+    assert_near(hidden[5:], plain[5:])

@@ -1,0 +1,11 @@
+"""The engines that come with the program keep the contract of engines."""
+
+import pytest
+
+from contracts.engines import check_engine
+from plogicnet.config import ENGINES
+
+
+@pytest.mark.parametrize(("name", "examples"), [("native", 60), ("sql", 12)])
+def test_the_contract(name: str, examples: int) -> None:
+    check_engine(ENGINES.get(name), examples)

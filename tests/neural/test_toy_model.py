@@ -1,0 +1,12 @@
+"""A model from outside the package keeps the contract; it scores new entities and has no table."""
+
+from pathlib import Path
+
+from contracts.models import check_model
+from plogicnet.config import Config
+from toy_modules import toy
+
+
+def test_the_contract(tmp_path: Path) -> None:
+    module = toy("toy_model")
+    check_model(lambda graph: module.MESSAGES.make(graph, Config()), tmp_path)

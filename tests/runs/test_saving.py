@@ -1,0 +1,251 @@
+"""Run directories: what is saved is loaded the same, bit by bit; an incomplete run is refused."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import torch
+from safetensors.numpy import load_file
+
+from plogicnet import PLogicNet
+from plogicnet.config import Config
+from plogicnet.graph import KnowledgeGraph
+from plogicnet.rules import RuleTable
+from plogicnet.runs.reading import read_rules
+from plogicnet.support.errors import InputError
+from small import SMALL, family_rows, fitted
+from stopping import files_of
+
+VARIANTS: list[dict[str, object]] = [
+    {},
+    {"mln.hidden_premises": "sampled"},
+    {"mln.blanket": "full", "mln.aggregate": "mean"},
+    {"mln.solver": "gradient", "em.combine": "log_odds", "mln.unit_clauses": False},
+    {"em.targets": "soft", "em.warm_start": True, "rules.counting": "paths", "em.lambda": 0.7},
+    {"em.neural": False},
+    {"em.rules": False},
+]
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One small run; tests copy it before they change it."""
+    path = tmp_path_factory.mktemp("run") / "family"
+    fitted().save(path)
+    return path
+
+
+def assert_same_answers(a: PLogicNet, b: PLogicNet) -> None:
+    splits = [s for s in ("valid", "test") if len(a.fitted.graph.split(s))]
+    assert [a.evaluate(s) for s in splits] == [b.evaluate(s) for s in splits]
+    names, relations = a.fitted.graph.entities.names, a.fitted.graph.relations.names
+    for relation in relations:
+        assert a.predict(names[0], relation, top=100) == b.predict(names[0], relation, top=100)
+        assert a.predict(relation=relation, tail=names[3]) == b.predict(relation=relation, tail=names[3])
+    assert a.predict(head=names[0], tail=names[1]) == b.predict(head=names[0], tail=names[1])
+    assert a.complete(0.01) == b.complete(0.01)
+    graph = a.fitted.graph
+    hidden = a.fitted.outcome.rule_model.groundings.hidden
+    for triple in np.concatenate([graph.train[:10], graph.valid[:3], hidden[:10]]):
+        assert a.explain(*graph.names(triple)) == b.explain(*graph.names(triple))
+
+
+@pytest.mark.parametrize("values", VARIANTS, ids=str)
+def test_a_run_comes_back_the_same(values: dict[str, object], tmp_path: Path) -> None:
+    model = fitted(values)
+    model.save(tmp_path / "run")
+    loaded = PLogicNet.load(tmp_path / "run")
+    assert_same_answers(model, loaded)
+    assert loaded.config == model.config
+    assert loaded.metrics == json.loads(json.dumps(model.metrics))
+    assert loaded.history == model.history
+    assert loaded.rules.rows() == model.rules.rows()
+    np.testing.assert_array_equal(loaded.fitted.outcome.hidden_q, model.fitted.outcome.hidden_q)
+    np.testing.assert_array_equal(loaded.fitted.outcome.accepted, model.fitted.outcome.accepted)
+    np.testing.assert_array_equal(loaded.fitted.outcome.rule_model.truth, model.fitted.outcome.rule_model.truth)
+    for split in ("train", "valid", "test"):
+        np.testing.assert_array_equal(loaded.fitted.graph.split(split), model.fitted.graph.split(split))
+    assert not list(tmp_path.rglob("*.part"))
+
+
+def test_a_loaded_run_saves_the_same_files(saved: Path, tmp_path: Path) -> None:
+    PLogicNet.load(saved).save(tmp_path / "again")
+    assert files_of(saved) == files_of(tmp_path / "again")
+
+
+@pytest.mark.parametrize("values", [VARIANTS[0], VARIANTS[1], {"threads": 2, "neural.steps": 8}], ids=str)
+def test_two_fits_give_the_same_bytes(values: dict[str, object], tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        torch.manual_seed(ord(name))
+        np.random.seed(ord(name))  # noqa: NPY002 (the global state must not matter)
+        fitted(values).save(tmp_path / name)
+    a, b = files_of(tmp_path / "a"), files_of(tmp_path / "b")
+    assert set(a) == set(b)
+    assert [name for name in a if a[name] != b[name]] == []
+
+
+def test_another_seed_gives_other_vectors(saved: Path, tmp_path: Path) -> None:
+    fitted({"seed": 1}).save(tmp_path / "other")
+    assert files_of(tmp_path / "other")["neural.safetensors"] != files_of(saved)["neural.safetensors"]
+
+
+def test_the_files_of_a_run(saved: Path) -> None:
+    names = set(files_of(saved))
+    assert {
+        "config.yaml",
+        "rules.tsv",
+        "hidden.parquet",
+        "neural.safetensors",
+        "entities.tsv",
+        "relations.tsv",
+        "metrics.json",
+        "history.jsonl",
+    } <= names
+    assert (saved / "timings.json").is_file()
+    assert not [name for name in names if name.endswith((".part", ".pkl", ".pt"))]
+    hidden = pq.read_table(saved / "hidden.parquet")
+    assert {"head", "relation", "tail", "q", "p_w", "accepted"} <= set(hidden.column_names)
+    model = PLogicNet.load(saved).fitted
+    rows = zip(*(hidden[c].to_pylist() for c in ("head", "relation", "tail")), strict=True)
+    assert list(rows) == [model.graph.names(t) for t in model.outcome.rule_model.groundings.hidden]
+    assert hidden["p_w"].to_pylist() == pytest.approx(model.outcome.rule_model.hidden_p_w.tolist(), rel=1e-12)
+    header = (saved / "rules.tsv").read_text(encoding="utf-8").splitlines()[0]
+    report = ["standard_error", "groundings"]
+    assert header.split("\t") == ["pattern", "rule", "support", "hits", "precision", "weight", *report]
+    assert Config().with_file(saved / "config.yaml") == Config().with_values(SMALL).completed
+
+
+def test_read_rules_is_by_weight(saved: Path) -> None:
+    table = read_rules(saved)
+    assert table.rows() == PLogicNet.load(saved).rules.rows()
+    weights = table.weight[~table.constraints].tolist()
+    assert weights == sorted(weights, reverse=True)
+
+
+def test_settings_may_differ_on_load(saved: Path) -> None:
+    assert PLogicNet.load(saved, {"evaluation.batch_memory_mb": 1}).config.evaluation.batch_memory_mb == 1
+    with pytest.raises(InputError, match="shape"):
+        PLogicNet.load(saved, {"neural.vectors.dim": 9})
+
+
+def test_no_run_is_an_input_error(tmp_path: Path) -> None:
+    for call in (PLogicNet.load, read_rules):
+        with pytest.raises(InputError, match="no run"):
+            call(tmp_path / "nowhere")
+        with pytest.raises(InputError, match="complete"):
+            call(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "metrics.json",
+        "config.yaml",
+        "rules.tsv",
+        "hidden.parquet",
+        "neural.safetensors",
+        "entities.tsv",
+        "relations.tsv",
+        "history.jsonl",
+        "graph.parquet",
+    ],
+)
+def test_a_run_that_lacks_a_file_is_an_input_error(name: str, saved: Path, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(saved, tmp_path / "run"))
+    (run / name).unlink()
+    with pytest.raises(InputError, match=name.replace(".", r"\.")):
+        PLogicNet.load(run)
+
+
+def test_a_save_that_fails_leaves_an_incomplete_run_and_no_part(
+    saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Path(shutil.copytree(saved, tmp_path / "run"))
+    model = PLogicNet.load(run)
+
+    def fail(*_: object) -> None:
+        raise OSError("no space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("plogicnet.neural.vectors.model.save_file", fail)
+        with pytest.raises(OSError, match="space"):
+            model.save(run)
+    assert not list(run.rglob("*.part"))
+    with pytest.raises(InputError, match="complete"):
+        PLogicNet.load(run)
+    model.save(run)
+    assert_same_answers(model, PLogicNet.load(run))
+
+
+def test_saving_over_a_run_replaces_it(saved: Path, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(saved, tmp_path / "run"))
+    model = fitted({"em.neural": False})
+    model.save(run)
+    assert_same_answers(model, PLogicNet.load(run))
+    assert not (run / "neural.safetensors").exists(), "the vectors of the run before are left behind"
+
+
+def renamed(word: str) -> KnowledgeGraph:
+    """The small graph with the word in the names of an entity and of a relation."""
+    rows = [
+        (h + (word if h == "man0" else ""), r + (word if r == "parent" else ""), t + (word if t == "man0" else ""))
+        for h, r, t in family_rows()
+    ]
+    return KnowledgeGraph.from_names(rows[:86], rows[86:102], rows[102:], "odd")
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        " ",
+        "\t",
+        '"',
+        "\\",
+        "\\n",
+        "'",
+        "(x, y)",
+        " => ",
+        "#",
+        "é",
+        "\u2028",
+        "\x0b",
+        "\x85",
+        "\r",
+        "\r\n",
+        "\n",
+        ":",
+        ",",
+    ],
+    ids=ascii,
+)
+def test_odd_names_come_back_or_are_refused_before(word: str, tmp_path: Path) -> None:
+    try:
+        model = fitted({"neural.steps": 2, "em.iterations": 1}, renamed(word))
+        model.save(tmp_path / "run")
+    except InputError:
+        return
+    loaded = PLogicNet.load(tmp_path / "run")
+    assert loaded.fitted.graph.entities.names == model.fitted.graph.entities.names
+    assert loaded.fitted.graph.relations.names == model.fitted.graph.relations.names
+    assert loaded.rules.rows() == model.rules.rows()
+
+
+def test_a_run_of_a_graph_without_valid_or_test_or_rules(tmp_path: Path) -> None:
+    rows = [(f"a{i}", f"r{i}", f"b{i}") for i in range(30)]
+    model = fitted({}, KnowledgeGraph.from_names(rows))
+    model.save(tmp_path / "run")
+    loaded = PLogicNet.load(tmp_path / "run")
+    assert loaded.fitted.graph.held_out == model.fitted.graph.held_out > 0
+    assert loaded.evaluate("valid") == model.evaluate("valid")
+    assert loaded.rules.rows() == model.rules.rows()
+    assert len(RuleTable.read(tmp_path / "run" / "rules.tsv").take(~loaded.rules.constraints)) == 0
+
+
+def test_the_file_of_the_neural_model_holds_its_tables(saved: Path) -> None:
+    neural = PLogicNet.load(saved).fitted.outcome.neural
+    assert neural is not None
+    stored = {table.tobytes() for table in load_file(saved / "neural.safetensors").values()}
+    assert {np.ascontiguousarray(table.values).tobytes() for table in neural.tables().values()} <= stored

@@ -1,5 +1,5 @@
 # make demo   the whole story on the built-in family graph
-# make test   linters, types and every test
+# make test   linters, types and the tests; make test-all adds the slow ones
 # make dist   wheel and sdist, tried in an empty environment; make licences, make fuzz, make torture: see CONTRIBUTING.md
 # Each makes .venv and installs what it needs; a second call is quick.
 PYTHON ?= python3
@@ -10,12 +10,15 @@ INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint c
 FUZZ_MINUTES ?= 2
 TORTURE_KILLS ?= 300
 
-.PHONY: demo test check unit format dist licences fuzz torture clean
+.PHONY: demo test test-all check unit format dist licences fuzz torture clean
 
 demo: $(VENV)/.core
 	@$(BIN)/plogicnet demo
 
 test: check unit
+
+test-all: check
+	$(BIN)/pytest -n 2 -m ""
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -595,7 +595,7 @@ def measure_whole(name: str) -> dict[str, Any]:
 
 def tune_rows(c: Case) -> Iterator[tuple[str, Callable[[], dict[str, float]]]]:
     """Tile shapes of the three heavy kernels."""
-    from plogicnet.neural.vectors.kernels.cross import Backward, Forward
+    from plogicnet.neural.vectors.kernels.cross import Backward, Forward, Tiling
     from plogicnet.neural.vectors.kernels.step import FusedSteps
 
     trainer = FusedSteps(*c.tables(), c.examples, c.settings, seed=1)
@@ -608,7 +608,7 @@ def tune_rows(c: Case) -> Iterator[tuple[str, Callable[[], dict[str, float]]]]:
                 for registers in (None, 128):
 
                     def forward(a: Any = (tile, groups, splits, registers)) -> dict[str, float]:
-                        call = Forward(trainer.chunks, trainer.share, s.negatives, s.dim, modulus, device, *a)
+                        call = Forward(trainer.chunks, trainer.share, s.negatives, s.dim, modulus, device, Tiling(*a))
                         call.lay_out(trainer.query, None, call.queries, trainer.share)
                         call.lay_out(trainer.entity, trainer.negative, call.candidates, s.negatives)
                         return {"us": graph_time(call.distances, repeats=7) * 1e6}
@@ -619,14 +619,14 @@ def tune_rows(c: Case) -> Iterator[tuple[str, Callable[[], dict[str, float]]]]:
             for registers in (None, 128):
 
                 def negatives(a: Any = (tile, groups, 1, registers)) -> dict[str, float]:
-                    of.to_negatives = Backward(trainer.chunks, s.negatives, trainer.share, s.dim, modulus, *a)
+                    of.to_negatives = Backward(trainer.chunks, s.negatives, trainer.share, s.dim, modulus, Tiling(*a))
                     return {"us": graph_time(of.learn_negatives, repeats=7) * 1e6}
 
                 yield f"negatives' gradients tile {tile} groups {groups} registers {registers}", negatives
                 for splits in (8, 16):
 
                     def queries(a: Any = (tile, groups, splits, registers)) -> dict[str, float]:
-                        of.to_queries = Backward(trainer.chunks, trainer.share, s.negatives, s.dim, modulus, *a)
+                        of.to_queries = Backward(trainer.chunks, trainer.share, s.negatives, s.dim, modulus, Tiling(*a))
                         of.d_query = torch.empty(of.to_queries.splits, *trainer.query.shape, device=device)
                         return {"us": graph_time(of.learn_queries, repeats=7) * 1e6}
 

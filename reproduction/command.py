@@ -5,24 +5,29 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, Option, Typer
 from typer.core import TyperGroup
 
-from plogicnet.cli.settings import Assignments, Device, Json, Threads
+from plogicnet.cli.options import Assignments, Device, Json, Threads
+from plogicnet.cli.settings import given, log_to_stderr
 from plogicnet.cli.train import parse_seeds
 from reproduction import show, training
 from reproduction.page import write_page
 from reproduction.results import add_entry, collected
 from reproduction.selection import DOCS, RUNS, select
 
-Tables = Annotated[list[str] | None, typer.Argument(help="1, 2, 3, 4, 5, 8, 9, 10, fig2; default: all.")]
-Only = Annotated[list[str] | None, typer.Option("--only", help="Only this row; or a run's name: that run alone.")]
-Data = Annotated[list[str] | None, typer.Option("--data", help="Only this data set.")]
-Graph = Annotated[str | None, typer.Option("--graph", help="The same rows on another graph, as umls.")]
-Out = Annotated[Path | None, typer.Option("--out", help=f"The directory of the runs; default: {RUNS}/paper.")]
+Tables = Annotated[list[str] | None, Argument(help="1, 2, 3, 4, 5, 8, 9, 10, fig2; default: all.")]
+Only = Annotated[list[str] | None, Option("--only", help="Only this row; or a run's name: that run alone.")]
+Data = Annotated[list[str] | None, Option("--data", help="Only this data set.")]
+Graph = Annotated[str | None, Option("--graph", help="The same rows on another graph, as umls.")]
+Seeds = Annotated[str | None, Option("--seeds", help="The seeds, as 0,1; default: 0 where no seed has been run.")]
+Out = Annotated[Path | None, Option("--out", help=f"The directory of the runs; default: {RUNS}/paper.")]
 Results = Annotated[
-    Path | None, typer.Option("--results", help="The directory of the result files; default: docs/results/paper.")
+    Path | None, Option("--results", help="The directory of the result files; default: docs/results/paper.")
 ]
+Commit = Annotated[str | None, Option("--commit", help="The commit of the source, where git does not know it.")]
+Places = Annotated[list[Path], Argument(help="Run directories, or result files made elsewhere.")]
+Page = Annotated[Path, Argument(help="The page; reproduction-notes.yaml beside it holds the discussion.")]
 
 
 class ShowsTables(TyperGroup):
@@ -34,23 +39,19 @@ class ShowsTables(TyperGroup):
         return super().parse_args(ctx, args if named else ["tables", *args])
 
 
-app = typer.Typer(cls=ShowsTables, add_completion=False, pretty_exceptions_enable=False)
+app = Typer(cls=ShowsTables, add_completion=False, pretty_exceptions_enable=False)
 
 
 @app.callback()
 def start() -> None:
     """The paper's tables, ours beside theirs; `python -m reproduction 2 --list` is short for `tables 2 --list`."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setLevel(logging.WARNING)
-    for name in ("plogicnet", "reproduction"):
-        logging.getLogger(name).addHandler(handler)
-    logging.getLogger("plogicnet").setLevel(logging.INFO)
+    log_to_stderr(logging.WARNING, "plogicnet", "reproduction")
 
 
 @app.command()
 def tables(
     tables: Tables = None,
-    as_list: Annotated[bool, typer.Option("--list", help="The state of every row.")] = False,
+    as_list: Annotated[bool, Option("--list", help="The state of every row.")] = False,
     only: Only = None,
     data: Data = None,
     graph: Graph = None,
@@ -72,31 +73,27 @@ def train(
     tables: Tables = None,
     only: Only = None,
     data: Data = None,
-    seeds: Annotated[
-        str | None, typer.Option("--seeds", help="The seeds, as 0,1; default: 0 where no seed has been run.")
-    ] = None,
+    seeds: Seeds = None,
     graph: Graph = None,
     assignments: Assignments = None,
     out: Out = None,
     results: Results = None,
-    commit: Annotated[
-        str | None, typer.Option("--commit", help="The commit of the source, where git does not know it.")
-    ] = None,
+    commit: Commit = None,
     device: Device = None,
     threads: Threads = None,
     as_json: Json = False,
 ) -> None:
     """Train what has not been run, after printing its cost; then show the tables."""
     numbers = None if seeds is None else parse_seeds(seeds)
-    options = {key: value for key, value in (("device", device), ("threads", threads)) if value is not None}
     selection = select(tables, only, data, graph, assignments, out, results)
-    training.train(selection, training.pending(selection, numbers, options), commit)
+    pending = training.pending(selection, numbers, given(device=device, threads=threads))
+    training.train(selection, pending, commit)
     show.show_tables(selection, as_list=False, json=as_json)
 
 
 @app.command()
 def collect(
-    places: Annotated[list[Path], typer.Argument(help="Run directories, or result files made elsewhere.")],
+    places: Places,
     graph: Graph = None,
     assignments: Assignments = None,
     results: Results = None,
@@ -111,12 +108,7 @@ def collect(
 
 
 @app.command()
-def page(
-    file: Annotated[
-        Path, typer.Argument(help="The page; reproduction-notes.yaml beside it holds the discussion.")
-    ] = DOCS / "reproduction.md",
-    results: Results = None,
-) -> None:
+def page(file: Page = DOCS / "reproduction.md", results: Results = None) -> None:
     """Write the page of all tables, and the plot of Figure 2."""
     selection = select(results=results)
     for row in write_page(file, selection.paper, selection.found()):

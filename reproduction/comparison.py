@@ -1,19 +1,19 @@
 """Ours beside the paper's: the figures of each line, and whether they are far from the printed ones."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from plogicnet.evaluation.metrics import METRICS
+from plogicnet.support.errors import many
 from reproduction.results import Json, iterations_over
-from reproduction.tables import Line, Row, Run, Table
+from reproduction.tables import Line, Row, Table
 
-NEAR = {"mrr": 0.01, "precision": 0.02}
-"""A figure further than this from the printed one is discussed."""
-NEAR_SHARE = {"accepted": 0.03}
-"""The same, as a share of the printed one."""
-FIGURE_OF_MARK = (*NEAR, *NEAR_SHARE)
-"""A line that is far is marked at the first of these that its table has."""
+NEAR = {"mrr": 0.01, "precision": 0.02, "accepted": 0.03}
+"""A figure further than this from the printed one is discussed; `accepted` is a share of the printed one.
+
+A line that is far is marked at the first of these that its table has.
+"""
 COUNTS = ("accepted", "precision")
 """What a line without a system shows."""
 TITLES = {metric.key: metric.title.replace("Hits", "H") for metric in METRICS.values()}
@@ -30,6 +30,11 @@ class Found:
     values: Mapping[str, float]
     sd: Mapping[str, float]
 
+    def to_json(self) -> Json:
+        """The figures that tables have."""
+        figures, sd = ({k: v for k, v in part.items() if k in TITLES} for part in (self.values, self.sd))
+        return {"run": self.run, "seeds": self.seeds, "figures": figures, "sd": sd}
+
 
 def find(line: Line, results: Mapping[str, Json]) -> Found | None:
     """The figures of a line, from the first of its runs that has them; None if it is not run yet.
@@ -40,18 +45,16 @@ def find(line: Line, results: Mapping[str, Json]) -> Found | None:
     """
     for name in line.runs:
         entries = results[name]["by_seed"] if name in results else []
-        for at in iterations_over(entries):
-            if at["iteration"] != line.iteration:
-                continue
-            if line.system is None:
-                seeds = sum(len(entry["iterations"]) >= line.iteration for entry in entries)
-                return Found(name, seeds, {key: at[key] for key in COUNTS if at[key] is not None}, {})
-            if line.system in at.get("metrics", {}):
-                values, sd = at["metrics"][line.system], at["sd"][line.system]
-                if line.ties != "realistic":
-                    values, sd = values.get(line.ties), sd.get(line.ties)
-                if values is not None:
-                    return Found(name, at["seeds"][line.system], values, sd)
+        at = next((at for at in iterations_over(entries) if at["iteration"] == line.iteration), None)
+        if at is not None and line.system is None:
+            seeds = sum(len(entry["iterations"]) >= line.iteration for entry in entries)
+            return Found(name, seeds, {key: at[key] for key in COUNTS if at[key] is not None}, {})
+        if at is not None and line.system in at.get("metrics", {}):
+            values, sd = at["metrics"][line.system], at["sd"][line.system]
+            if line.ties == "realistic":
+                return Found(name, at["seeds"][line.system], values, sd)
+            if line.ties in values:
+                return Found(name, at["seeds"][line.system], values[line.ties], sd[line.ties])
     return None
 
 
@@ -64,15 +67,11 @@ def far(row: Row, line: Line, found: Found) -> bool:
         >>> far(row, line, Found("a", 1, {"mrr": 0.72}, {})), far(row, line, Found("a", 1, {"mrr": 0.719}, {}))
         (False, True)
     """
-    if not line.compared:
-        return False
-    for figure, text in row.printed.items():
-        if text == "-" or figure not in FIGURE_OF_MARK or figure not in found.values:
-            continue
-        printed = float(text) / (100 if figure == "precision" else 1)
-        limit = NEAR[figure] if figure in NEAR else NEAR_SHARE[figure] * printed
-        if abs(found.values[figure] - printed) > limit + 1e-9:
-            return True
+    for figure, limit in NEAR.items():
+        if line.compared and row.printed.get(figure, "-") != "-" and figure in found.values:
+            printed = float(row.printed[figure]) / (100 if figure == "precision" else 1)
+            if abs(found.values[figure] - printed) > limit * (printed if figure == "accepted" else 1) + 1e-9:
+                return True
     return False
 
 
@@ -91,30 +90,17 @@ def shown(figure: str, value: float | None) -> str:
 
 
 def state(row: Row, results: Mapping[str, Json]) -> str:
-    """The state of a row: run, with how many seeds; not run yet; or not built yet.
+    """The state of a row: run, with how many seeds, or not run yet.
 
     Example:
         >>> state(Row("1", "BLP", "fb15k", {}, ()), {})
-        'not built yet'
+        'not run yet'
     """
-    if not row.lines:
-        return "not built yet"
-    compared = [line for line in row.lines if line.compared] or list(row.lines)
-    found = [find(line, results) for line in compared]
-    seeds = [f.seeds for f in found if f is not None]
+    compared = [line for line in row.lines if line.compared] or row.lines
+    seeds = [found.seeds for line in compared if (found := find(line, results)) is not None]
     if not seeds:
         return "not run yet"
-    return ("" if len(seeds) == len(found) else "partly ") + f"run, {min(seeds)} seed{'s' * (min(seeds) != 1)}"
-
-
-def needed(rows: Iterable[Row], runs: Mapping[str, Run]) -> list[Run]:
-    """The runs that rows are read from, each once.
-
-    Example:
-        >>> needed([], {})
-        []
-    """
-    return [runs[name] for name in dict.fromkeys(line.runs[0] for row in rows for line in row.lines)]
+    return ("" if len(seeds) == len(compared) else "partly ") + f"run, {many(min(seeds), 'seed')}"
 
 
 def as_json(tables: Sequence[Table], rows: Sequence[Row], results: Mapping[str, Json]) -> list[Json]:
@@ -137,9 +123,4 @@ def _row(row: Row, results: Mapping[str, Json]) -> Json:
 
 def _line(row: Row, line: Line, found: Found | None) -> dict[str, Any]:
     about: Json = {"runs": list(line.runs), "system": line.system, "iteration": line.iteration, "ties": line.ties}
-    if found is None:
-        return about | {"seeds": 0}
-    figures = {k: v for k, v in found.values.items() if k in TITLES}
-    sd = {k: v for k, v in found.sd.items() if k in TITLES}
-    far_off = far(row, line, found)
-    return about | {"run": found.run, "seeds": found.seeds, "figures": figures, "sd": sd, "far": far_off}
+    return about | ({"seeds": 0} if found is None else found.to_json() | {"far": far(row, line, found)})

@@ -18,9 +18,7 @@ from plogicnet.support.progress import Clock
 SAVED = "neural.safetensors"
 
 
-def fit_or_load(
-    cache: Path, clock: Clock
-) -> Callable[[KnowledgeGraph, Config, NeuralModel, int, Callable[[], None]], None]:
+def fit_or_load(cache: Path, clock: Clock) -> Callable[..., None]:
     """A `Hooks.fit_first` that saves what it fits in a directory, and loads it in later trainings that begin alike.
 
     Of two trainings at once, the second waits for the first. Loading is clocked as `e_step_shared`. Without the right

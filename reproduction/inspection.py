@@ -11,7 +11,6 @@ from typing import Any
 import torch
 
 from plogicnet.config import Config
-from plogicnet.evaluation.figures import Ranks
 from plogicnet.evaluation.metrics import summary
 from plogicnet.evaluation.orders import Combination
 from plogicnet.evaluation.ranking import rank
@@ -55,24 +54,19 @@ def rank_test(
     """A `Hooks.inspect` that ranks the test triples, and records the commit and the device; nothing is chosen by it."""
 
     def inspect(graph: KnowledgeGraph, now: Outcome) -> Mapping[str, Any]:
-        if not len(graph.test):
-            return {}
         scores, memory = now.rule_model.scores(graph), config.evaluation.batch_memory_mb
         ranks = rank(graph, "test", now.neural, scores, variants(config, now.lambda_), memory, progress)
         if now.neural is None:
             alone = {UNFILTERED: Combination(neural=False)}
             ranks |= rank(graph, "test", None, scores, alone, memory, progress, filtered=["test"])
-        figures = {name: _figures(r, ties=now.neural is None) for name, r in ranks.items()}
+        figures: dict[str, Any] = {name: summary(of.realistic) for name, of in ranks.items()}
+        if now.neural is None:  # rules alone tie often
+            for name, of in ranks.items():
+                figures[name] |= {"optimistic": summary(of.optimistic), "pessimistic": summary(of.pessimistic)}
         made = {"commit": commit or source_commit(), "device": device_name(config.device), "graph": graph.name}
         return {"test": figures, "made": made}
 
     return inspect
-
-
-def _figures(ranks: Ranks, ties: bool) -> dict[str, object]:
-    """The realistic figures; with `ties`, those of the other tie policies too (rules alone tie often)."""
-    others = {"optimistic": summary(ranks.optimistic), "pessimistic": summary(ranks.pessimistic)}
-    return {**summary(ranks.realistic), **(others if ties else {})}
 
 
 def device_name(device: str) -> str:

@@ -1,10 +1,11 @@
 """All systems of Tables 1 and 2 in one table: on the same rules, by the same ranking, or not at all."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from plogicnet.config import Config
 from plogicnet.systems.system import NEURAL, system_of
-from reproduction.comparison import TITLES, find, state
+from reproduction.comparison import TITLES, find, shown, state
 from reproduction.results import Json
 from reproduction.tables import Line, Paper, Row
 
@@ -40,13 +41,33 @@ def _cell(paper: Paper, row: Row | None, results: Mapping[str, Json]) -> Json:
     if row is None:
         return {"state": ABSENT, "paper": {}}
     line = same_rules_line(paper, row)
-    found = None if line is None else find(line, results)
-    if line is None or found is None:
-        return {"state": OTHER_RULES if line is None else "not run yet", "paper": dict(row.printed)}
-    alone = Row(row.table, row.name, row.dataset, row.printed, (line,))
-    figures, sd = ({k: v for k, v in part.items() if k in TITLES} for part in (found.values, found.sd))
-    about = {"state": state(alone, results), "paper": dict(row.printed), "run": found.run, "seeds": found.seeds}
-    return about | {"figures": figures, "sd": sd}
+    if line is None:
+        return {"state": OTHER_RULES, "paper": dict(row.printed)}
+    found = find(line, results)
+    about = {"state": state(replace(row, lines=(line,)), results), "paper": dict(row.printed)}
+    return about if found is None else about | found.to_json()
+
+
+def side_by_side(rows: Sequence[Json], datasets: Sequence[str]) -> tuple[list[str], list[list[str]]]:
+    """The titles and the lines of a table of some data sets: ours, with the printed figures in brackets."""
+    places = [(dataset, figure) for dataset in datasets for figure in FIGURES]
+    titles = ["system", "rules", *(f"{dataset} {TITLES[figure]}" for dataset, figure in places)]
+    return titles, [[row["system"], row["rules"], *(beside(row["cells"][d], f) for d, f in places)] for row in rows]
+
+
+def beside(cell: Json, figure: str) -> str:
+    """Ours, or why there is none, with the printed figure in brackets.
+
+    Example:
+        >>> beside({"state": "run, 1 seed", "paper": {"mrr": "0.730"}, "figures": {"mrr": 0.737}}, "mrr")
+        '0.737 (0.730)'
+        >>> beside({"state": "not run yet", "paper": {"mrr": "0.524"}}, "mrr")
+        'not run yet (0.524)'
+    """
+    if cell["state"] == ABSENT:
+        return "–"
+    ours = shown(figure, cell["figures"].get(figure)) if "figures" in cell else cell["state"]
+    return f"{ours} ({cell['paper'][figure].replace('-', '–')})" if cell["paper"] else str(ours)
 
 
 def same_rules_line(paper: Paper, row: Row) -> Line | None:

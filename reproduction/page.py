@@ -1,7 +1,7 @@
 """The page of all tables, made from the results and a written discussion; and the plot of Figure 2."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -10,9 +10,9 @@ import yaml
 
 from plogicnet.support.errors import InputError
 from plogicnet.support.files import replacing, write_text
-from reproduction.comparison import FIGURE_OF_MARK, TITLES, Found, far, find, shown, state
+from reproduction.comparison import NEAR, TITLES, Found, far, find, shown, state
 from reproduction.history import COLUMNS, cells, history
-from reproduction.overview import ABSENT, FIGURES, overview
+from reproduction.overview import overview, side_by_side
 from reproduction.results import Json
 from reproduction.tables import Line, Paper, Row, Table
 
@@ -85,15 +85,20 @@ def page(paper: Paper, results: Mapping[str, Json], notes: Notes) -> str:
         >>> page(paper(), {}, Notes("", {}, {})).splitlines()[1]
         '# The paper, reproduced'
     """
+    rows = overview(paper, results)
+    titles, lines = side_by_side(rows, list(rows[0]["cells"]))
+    systems = [[f"**{_text(name)}**", *line] for name, *line in lines]
+    together = _markdown(["", *titles[1:]], systems, words=2)
+    every = _markdown([_text(title) for title in COLUMNS], map(cells, history(results)))
     parts = [HEADING + notes.opening, _summary(paper, results)]
-    parts += ["## All systems together", *_section(OVERVIEW, notes), _together(overview(paper, results))]
+    parts += ["## All systems together", *_section(OVERVIEW, notes), together]
     for table in paper.tables.values():
         parts += [f"## {_text(table.heading)}", *_section(table.key, notes)]
         if table.key == "fig2" and convergence(table, results):
             parts.append(f"![Hits@1 by EM iteration]({PLOT})")
         parts += [_grid(table, dataset, results) for dataset in table.datasets]
         parts += _discussion(table, results, notes)
-    parts += ["## Every run, by EM iteration", *_section(HISTORY, notes), _history(history(results))]
+    parts += ["## Every run, by EM iteration", *_section(HISTORY, notes), every]
     return "\n\n".join(parts) + "\n"
 
 
@@ -102,46 +107,20 @@ def _section(key: str, notes: Notes) -> list[str]:
     return [notes.tables[key].strip()] if key in notes.tables else []
 
 
-def _history(rows: Sequence[Json]) -> str:
-    """One row for each iteration of each run."""
-    titles = [_text(title) for title in COLUMNS]
-    lines = [f"| {' | '.join(titles)} |", "|---|" + "--:|" * (len(titles) - 1)]
-    return "\n".join(lines + [f"| {' | '.join(cells(row))} |" for row in rows])
+def _markdown(titles: Sequence[str], rows: Iterable[Sequence[str]], words: int = 1) -> str:
+    """A table whose first columns hold words, and the others numbers."""
+    marks = "|" + "---|" * words + "--:|" * (len(titles) - words)
+    head, *lines = [f"| {' | '.join(cells)} |" for cells in (titles, *rows)]
+    return "\n".join([head, marks, *lines])
 
 
 def _summary(paper: Paper, results: Mapping[str, Json]) -> str:
-    lines = ["| table | rows | run | far, discussed below | not run yet | not built yet |", "|---|--:|--:|--:|--:|--:|"]
+    rows = []
     for table in paper.tables.values():
-        states = [state(row, results) for row in table.rows]
-        missing, unbuilt = states.count("not run yet"), states.count("not built yet")
-        counts = (len(states), len(states) - missing - unbuilt, sum(_is_far(row, results) for row in table.rows))
-        lines.append(f"| {_text(table.heading)} | " + " | ".join(str(n) for n in (*counts, missing, unbuilt)) + " |")
-    return "\n".join(lines)
-
-
-def _together(rows: Sequence[Json]) -> str:
-    """One row for each system, one column for each figure of a data set: ours, with the printed figure in brackets."""
-    titles = [f"{dataset} {TITLES[figure]}" for dataset in rows[0]["cells"] for figure in FIGURES]
-    lines = [f"| | rules | {' | '.join(titles)} |", "|---|---|" + "--:|" * len(titles)]
-    for row in rows:
-        cells = [beside(cell, figure) for cell in row["cells"].values() for figure in FIGURES]
-        lines.append(f"| **{_text(row['system'])}** | {row['rules']} | {' | '.join(cells)} |")
-    return "\n".join(lines)
-
-
-def beside(cell: Json, figure: str) -> str:
-    """Ours, or why there is none, with the printed figure in brackets.
-
-    Example:
-        >>> beside({"state": "run, 1 seed", "paper": {"mrr": "0.730"}, "figures": {"mrr": 0.737}}, "mrr")
-        '0.737 (0.730)'
-        >>> beside({"state": "not run yet", "paper": {"mrr": "0.524"}}, "mrr")
-        'not run yet (0.524)'
-    """
-    if cell["state"] == ABSENT:
-        return "–"
-    ours = shown(figure, cell["figures"].get(figure)) if "figures" in cell else cell["state"]
-    return f"{ours} ({cell['paper'][figure].replace('-', '–')})" if cell["paper"] else str(ours)
+        missing = sum(state(row, results) == "not run yet" for row in table.rows)
+        counts = (len(table.rows), len(table.rows) - missing, sum(_is_far(row, results) for row in table.rows), missing)
+        rows.append([_text(table.heading), *map(str, counts)])
+    return _markdown(["table", "rows", "run", "far, discussed below", "not run yet"], rows)
 
 
 def _grid(table: Table, dataset: str, results: Mapping[str, Json]) -> str:
@@ -152,7 +131,7 @@ def _grid(table: Table, dataset: str, results: Mapping[str, Json]) -> str:
         below = []
         if row.printed:
             printed = [row.printed[figure].replace("-", "–") for figure in table.figures]
-            below.append(f"printed | {' | '.join(printed)} | | {'' if row.lines else 'not built yet'} |")
+            below.append(f"printed | {' | '.join(printed)} | |  |")
         below += [_ours(table.figures, row, line, find(line, results)) for line in row.lines]
         lines += [f"| {f'**{_text(row.name)}**' if line is below[0] else ''} | {line}" for line in below]
     return "\n".join(lines)
@@ -163,7 +142,7 @@ def _ours(figures: Sequence[str], row: Row, line: Line, found: Found | None) -> 
         return f"{_text(line.name)} | {' | '.join('' for _ in figures)} | | not run yet: {line.runs[0]} |"
     cells = [_cell(figure, found) for figure in figures]
     if far(row, line, found):
-        at = next(i for i, figure in enumerate(figures) if figure in FIGURE_OF_MARK)
+        at = next(i for i, figure in enumerate(figures) if figure in NEAR)
         cells[at] += " †"
     source = f"[{found.run}](results/paper/{found.run}.json)"
     return f"{_text(line.name)} | {' | '.join(cells)} | {found.seeds} | {source} |"
@@ -201,13 +180,11 @@ def convergence(table: Table, results: Mapping[str, Json]) -> dict[str, dict[str
     curves: dict[str, dict[str, list[float]]] = {}
     for row in table.rows:
         for line in row.lines:
-            found = find(line, results)
-            if found is not None:
+            if (found := find(line, results)) is not None:
                 points = curves.setdefault(row.dataset, {}).setdefault(found.run, [])
                 points.append(100 * found.values["hits_at_1"])
-    return {
-        dataset: whole for dataset, runs in curves.items() if (whole := {r: p for r, p in runs.items() if len(p) > 1})
-    }
+    whole = {dataset: {run: p for run, p in runs.items() if len(p) > 1} for dataset, runs in curves.items()}
+    return {dataset: runs for dataset, runs in whole.items() if runs}
 
 
 def draw(curves: Mapping[str, Mapping[str, Sequence[float]]], file: Path) -> None:

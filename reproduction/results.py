@@ -20,59 +20,52 @@ DECIMALS = 6
 
 def entry_of(folder: Path) -> Json:
     """The entry of one seed, from the settings, history and timings of a run directory."""
-    lines = [json.loads(line) for line in _text(folder / "history.jsonl").splitlines()]
+    lines, made = _history(folder)
     timings = folder / "timings.json"
-    made: Json = next((line["made"] for line in lines if "made" in line), {})
     return {
         "seed": Config().with_file(folder / "config.yaml").seed,
         "commit": made.get("commit"),
         "device": made.get("device"),
-        "seconds": json.loads(_text(timings)) if timings.is_file() else {},
+        "seconds": json.loads(timings.read_text(encoding="utf-8")) if timings.is_file() else {},
         "iterations": [_iteration(line) for line in lines],
     }
 
 
+def _history(folder: Path) -> tuple[list[Json], Json]:
+    """The lines of a run's history, and where they were made: commit, device and graph."""
+    lines = [json.loads(line) for line in (folder / "history.jsonl").read_text(encoding="utf-8").splitlines()]
+    return lines, next((line["made"] for line in lines if "made" in line), {})
+
+
 def _iteration(line: Mapping[str, Any]) -> Json:
-    about = {"iteration": line["iteration"], "accepted": line["accepted"], "hidden": line["hidden"]}
+    about = {key: line[key] for key in ("iteration", "accepted", "hidden")}
     about |= {"precision": line["accepted_precision"], "lambda": line["lambda"]}
-    rounded = over([line["test"]], lambda values: round(values[0], DECIMALS)) if "test" in line else None
-    return about | ({"metrics": rounded} if rounded else {})
+    if "test" in line:
+        about["metrics"] = over([line["test"]], lambda values: round(values[0], DECIMALS))
+    return about
 
 
-def _text(file: Path) -> str:
-    try:
-        return file.read_text(encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"{file}: cannot be read: {error.strerror}") from None
+def collected(place: Path, paper: Paper) -> tuple[Run, list[Json]]:
+    """The run and the entries of a run directory, or of a result file made elsewhere.
 
-
-def find_run(folder: Path, paper: Paper) -> Run:
-    """The run of the paper with the settings of a run directory; seed, device and threads do not matter."""
-    config = Config().with_file(folder / "config.yaml")
-    lines = [json.loads(line) for line in _text(folder / "history.jsonl").splitlines()]
-    graph = next((line["made"].get("graph") for line in lines if "made" in line), None)
-    return _run_of(config, graph, folder, paper)
-
-
-def _run_of(config: Config, graph: str | None, place: Path, paper: Paper) -> Run:
+    The run of a directory is the one with its settings; seed, device and threads do not matter.
+    """
+    if place.suffix == ".json":
+        content = _read_result(place)
+        config, graph, entries = _config_of(content), content["dataset"], content["by_seed"]
+        named = paper.runs.get(str(content["run"]))  # runs may have equal settings
+        if named is not None and is_of(content, named):
+            return named, entries
+    else:
+        config = Config().with_file(place / "config.yaml")
+        graph, entries = _history(place)[1].get("graph"), [entry_of(place)]
     for run in paper.runs.values():
         if graph in (None, run.dataset, Path(run.dataset).name) and _bare(run.config()) == _bare(config):
-            return run
+            return run, entries
     where = "" if graph is None else f" on {graph}"
     raise InputError(
         f"{place}: no row of the paper's tables has these settings{where}; `python -m reproduction --list`"
     )
-
-
-def collected(place: Path, paper: Paper) -> tuple[Run, list[Json]]:
-    """The run and the entries of a run directory, or of a result file made elsewhere."""
-    if place.suffix != ".json":
-        return find_run(place, paper), [entry_of(place)]
-    content = _read_result(place)
-    named = paper.runs.get(str(content.get("run")))  # runs may have equal settings
-    if named is None or not is_of(content, named):
-        named = _run_of(_config_of(content), content["dataset"], place, paper)
-    return named, content["by_seed"]
 
 
 def _config_of(content: Mapping[str, Any]) -> Config:
@@ -95,18 +88,14 @@ def _bare(config: Config) -> Config:
     return config.with_values(free).completed
 
 
-def is_whole(entry: Mapping[str, Any], iterations: int) -> bool:
-    """Whether an entry has test figures of this many iterations.
+def measured(entry: Mapping[str, Any]) -> int:
+    """How many iterations of an entry have test figures.
 
     Example:
-        >>> is_whole({"iterations": [{"iteration": 1, "metrics": {}}]}, 2)
-        False
+        >>> measured({"iterations": [{"iteration": 1, "metrics": {}}, {"iteration": 2}]})
+        1
     """
-    return _measured(entry) >= iterations
-
-
-def _measured(entry: Mapping[str, Any] | None) -> int:
-    return sum("metrics" in line for line in entry["iterations"]) if entry else 0
+    return sum("metrics" in line for line in entry["iterations"])
 
 
 def iterations_of(config: Config) -> int:
@@ -125,43 +114,38 @@ def result_of(run: Run, entries: Sequence[Mapping[str, Any]], paper: Paper) -> J
     `metrics` are those of EM iteration `iteration`, the last of the preset's own.
     """
     entries = sorted(entries, key=lambda entry: int(entry["seed"]))
+    seeds = [entry["seed"] for entry in entries]
     rows = paper.rows_of(run.name)
     shown = min(iterations_of(run.config()), preset(run.preset).em.iterations)
     iterations = iterations_over(entries)
     at: Mapping[str, Any] = next((line for line in iterations if line["iteration"] == shown), {})
+    reached = {"em.iterations": len(iterations)} if "em.iterations" in run.settings else {}
     return {
         "table": list(dict.fromkeys(row.table for row in rows)),
         "row": list(dict.fromkeys(row.name for row in rows)),
         "run": run.name,
         "dataset": run.dataset,
         "preset": run.preset,
-        "settings": _settings(run, len(iterations)),
-        "seeds": [entry["seed"] for entry in entries],
-        "command": _command(run, [entry["seed"] for entry in entries], paper),
+        "settings": {**run.settings, **reached},
+        "seeds": seeds,
+        "command": _command(run, seeds, paper),
         **{key: _agreed(entry[key] for entry in entries) for key in ("commit", "device")},
         "seconds": over([entry["seconds"] for entry in entries], mean),
         "iteration": shown,
         "metrics": at.get("metrics", {}),
         "sd": at.get("sd", {}),
         "iterations": [{key: value for key, value in line.items() if key != "sd"} for line in iterations],
-        "by_seed": list(entries),
+        "by_seed": entries,
     }
-
-
-def _settings(run: Run, iterations: int) -> Json:
-    """The run's settings; `em.iterations` is the number of iterations that have been run."""
-    asked = dict(run.settings)
-    return asked | ({"em.iterations": iterations} if "em.iterations" in asked else {})
 
 
 def _command(run: Run, seeds: Sequence[int], paper: Paper) -> str:
     """The command that makes this result again."""
     command = ["python", "-m", "reproduction", "train", "--only", run.name, "--seeds", ",".join(map(str, seeds))]
-    if run.dataset != paper.own[run.name].dataset:
-        command += ["--graph", run.dataset]
-    own = paper.own[run.name].settings
+    own = paper.own[run.name]
+    command += ["--graph", run.dataset] if run.dataset != own.dataset else []
     for key, value in run.settings.items():
-        if own.get(key) != value:
+        if own.settings.get(key) != value:
             command += ["--set", f"{key}={json.dumps(value)}"]
     return shlex.join(command)
 
@@ -178,10 +162,10 @@ def iterations_over(entries: Sequence[Mapping[str, Any]]) -> list[Json]:
         >>> iterations_over([{"iterations": [{"iteration": 1, "accepted": 3}]}])
         [{'iteration': 1, 'accepted': 3}]
     """
-    numbers = sorted({line["iteration"] for entry in entries for line in entry["iterations"]})
+    every = [line for entry in entries for line in entry["iterations"]]
     found = []
-    for number in numbers:
-        lines = [line for entry in entries for line in entry["iterations"] if line["iteration"] == number]
+    for number in sorted({line["iteration"] for line in every}):
+        lines = [line for line in every if line["iteration"] == number]
         measured = [line["metrics"] for line in lines if "metrics" in line]
         counts = [{k: v for k, v in line.items() if k not in ("metrics", "iteration")} for line in lines]
         merged: Json = {"iteration": number, **over(counts, mean)}
@@ -223,7 +207,7 @@ def read_results(directory: Path) -> dict[str, Json]:
 
 def _read_result(file: Path) -> Json:
     try:
-        content: Json = json.loads(_text(file))
+        content: Json = json.loads(file.read_text(encoding="utf-8"))
         if not all(content[key] for key in ("run", "by_seed", "dataset", "preset")):
             raise KeyError
         for entry in content["by_seed"]:
@@ -244,8 +228,8 @@ def add_entry(directory: Path, run: Run, entry: Mapping[str, Any], paper: Paper)
         old = _read_result(file) if file.is_file() else None
         if old is not None and not is_of(old, run):
             raise InputError(f"{file}: holds results of another graph or of other settings; name another --results")
-        entries = {other["seed"]: other for other in (old["by_seed"] if old else [])}
-        if _measured(entries.get(entry["seed"])) > _measured(entry):
+        entries = {other["seed"]: other for other in old["by_seed"]} if old else {}
+        if measured(entries.get(entry["seed"], entry)) > measured(entry):
             log.warning("%s: seed %s is not replaced: it has figures of more EM iterations", file, entry["seed"])
             return file
         entries[entry["seed"]] = entry
@@ -263,9 +247,7 @@ def dumps(value: object, indent: str = "") -> str:
          "rules": {"mr": 1.0, "mrr": 0.5}
         }
     """
-    if not isinstance(value, dict | list):
-        return json.dumps(value, ensure_ascii=False)
-    parts = value.values() if isinstance(value, dict) else value
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     if not any(isinstance(part, dict | list) for part in parts):
         return json.dumps(value, ensure_ascii=False)
     inner = [dumps(part, indent + " ") for part in parts]

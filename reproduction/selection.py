@@ -6,7 +6,6 @@ from pathlib import Path
 
 from plogicnet.config import parse_assignments
 from plogicnet.support.errors import InputError, nearest
-from reproduction.comparison import needed
 from reproduction.results import Json, is_of, read_results
 from reproduction.tables import Paper, Row, Run, Table, paper
 
@@ -48,8 +47,9 @@ class Selection:
     @property
     def runs(self) -> list[Run]:
         """The selected runs, each once: those selected by name, then those that selected rows are read from."""
-        named = [self.paper.runs[name] for name in self.only if name in self.paper.runs]
-        return named + [run for run in needed(self.rows_by_name, self.paper.runs) if run not in named]
+        named = [name for name in self.only if name in self.paper.runs]
+        read = [line.runs[0] for row in self.rows_by_name for line in row.lines]
+        return [self.paper.runs[name] for name in dict.fromkeys(named + read)]
 
     def found(self) -> dict[str, Json]:
         """The results of the paper's runs, by run.
@@ -100,9 +100,6 @@ def _matching(rows: Sequence[Row], whole: Paper, only: Sequence[str], data: Sequ
         if name not in sets:
             raise InputError(f"--data {name}: not a data set of these tables; there are {', '.join(sorted(sets))}")
     wanted = {name.lower() for name in only}
-
-    def matches(row: Row) -> bool:
-        runs = {name for line in row.lines for name in line.runs}
-        return (not only or row.name.lower() in wanted or bool(runs & wanted)) and (not data or row.dataset in data)
-
-    return tuple(row for row in rows if matches(row))
+    if wanted:
+        rows = [row for row in rows if wanted & {row.name.lower(), *row.runs}]
+    return tuple(row for row in rows if not data or row.dataset in data)

@@ -9,8 +9,7 @@ from plogicnet.cli.show import console, table
 from plogicnet.support.errors import many
 from reproduction.comparison import TITLES, as_json, shown
 from reproduction.history import COLUMNS, COUNTS, NAMES, cells, history
-from reproduction.overview import FIGURES, overview
-from reproduction.page import beside
+from reproduction.overview import overview, side_by_side
 from reproduction.selection import Selection
 from reproduction.tables import Table
 
@@ -22,23 +21,18 @@ WIDE = 110
 def show_tables(selection: Selection, as_list: bool, json: bool) -> int:
     """Shows the selected rows, or only their states; returns how many have not been run yet."""
     tables = as_json(selection.tables, selection.rows, selection.found())
+    rows, screen = [row for about in tables for row in about["rows"]], console()
     if json:
         print_json({"tables": tables})
     else:
-        _print_tables(selection, tables, as_list)
-    return sum(row["state"] == "not run yet" for about in tables for row in about["rows"])
-
-
-def _print_tables(selection: Selection, tables: Sequence[Json], as_list: bool) -> None:
-    screen = console()
-    for about, of in zip(tables, selection.tables, strict=True):
-        if about["rows"]:
-            wide = screen.width >= WIDE
-            parts = [_states(about, of)] if as_list else _beside(about, of, selection.graph, wide)
-            screen.print(*parts, sep="\n")
-    lines = [line for about in tables for row in about["rows"] for line in row["ours"]]
-    if not as_list and selection.graph is None and any(line.get("far") for line in lines):
-        print("far: more than .01 MRR from the printed figure (3 % of triples, 2 points of precision)", file=sys.stderr)
+        for about, of in zip(tables, selection.tables, strict=True):
+            parts = [_states(about, of)] if as_list else _beside(about, of, selection.graph, screen.width >= WIDE)
+            if about["rows"]:
+                screen.print(*parts, sep="\n")
+        if not as_list and selection.graph is None and any(line.get("far") for row in rows for line in row["ours"]):
+            far = "more than .01 MRR from the printed figure (3 % of triples, 2 points of precision)"
+            print(f"far: {far}", file=sys.stderr)
+    return sum(row["state"] == "not run yet" for row in rows)
 
 
 def show_together(selection: Selection, data: Sequence[str], json: bool) -> None:
@@ -53,13 +47,8 @@ def show_together(selection: Selection, data: Sequence[str], json: bool) -> None
     screen, names = console(), list(rows[0]["cells"])
     # side by side where the screen is wide enough, else one below the other
     for group in [names] if screen.width >= 24 + 34 * len(names) else [[name] for name in names]:
-        columns = [f"{d} {TITLES[figure]}" for d in group for figure in FIGURES]
-        lines = [
-            [row["system"], row["rules"], *(beside(row["cells"][d], figure) for d in group for figure in FIGURES)]
-            for row in rows
-        ]
         title = "All systems of Tables 1 and 2 on the same rules: ours (the paper's)"
-        screen.print(table(title, ["system", "rules", *columns], lines))
+        screen.print(table(title, *side_by_side(rows, group)))
 
 
 def show_history(selection: Selection, json: bool) -> None:
@@ -94,7 +83,7 @@ def _beside(about: Json, of: Table, graph: str | None, wide: bool) -> Iterator[A
             theirs = graph is None and bool(row["paper"])
             if theirs:
                 printed = [row["paper"].get(figure, "") for figure in of.figures]
-                lines.append([row["row"], "printed", *printed, "" if row["ours"] else row["state"]])
+                lines.append([row["row"], "printed", *printed, ""])
             for line in row["ours"]:
                 lines.append(["" if theirs else row["row"], *_line(line, of.figures, "" if wide else f"{dataset}-")])
                 lines[-1][-1] += " (far)" if theirs and line.get("far") else ""

@@ -62,15 +62,13 @@ class Line:
     @property
     def name(self) -> str:
         """Its name among the lines of its row."""
-        parts = [self.system or "rules", f"iteration {self.iteration}"] + [f"{self.ties} ties"] * (
-            self.ties != "realistic"
-        )
-        return ", ".join(parts)
+        ties = "" if self.ties == "realistic" else f", {self.ties} ties"
+        return f"{self.system or 'rules'}, iteration {self.iteration}{ties}"
 
 
 @dataclass(frozen=True)
 class Row:
-    """A row of a table on one data set: the printed figures as text, and our lines (none if not built yet).
+    """A row of a table on one data set: the printed figures as text, and our lines.
 
     Example:
         >>> next(row for row in paper().rows("10") if row.name == "RotatE").printed["mrr"]
@@ -87,6 +85,11 @@ class Row:
     def key(self) -> str:
         """Its name among all rows."""
         return f"{self.table}/{self.name}/{self.dataset}"
+
+    @property
+    def runs(self) -> set[str]:
+        """The names of the runs that its lines may be read from."""
+        return {name for line in self.lines for name in line.runs}
 
 
 @dataclass(frozen=True)
@@ -146,7 +149,7 @@ class Paper:
 
     def rows_of(self, run: str) -> list[Row]:
         """The rows that show something of a run."""
-        return [row for row in self.rows() if any(run in line.runs for line in row.lines)]
+        return [row for row in self.rows() if run in row.runs]
 
 
 @cache
@@ -157,8 +160,7 @@ def paper() -> Paper:
         >>> paper().table("1").datasets
         ['fb15k', 'wn18']
     """
-    text = Path(__file__).with_name("tables.yaml").read_text(encoding="utf-8")
-    content = yaml.safe_load(text)
+    content = yaml.safe_load(Path(__file__).with_name("tables.yaml").read_text(encoding="utf-8"))
     runs = {
         name: Run(name, about["dataset"], about["preset"], about.get("settings", {}))
         for name, about in content["runs"].items()

@@ -14,7 +14,7 @@ from plogicnet.support.errors import InputError
 from plogicnet.support.progress import for_stderr
 from reproduction.first_e_step import fit_or_load
 from reproduction.inspection import rank_test
-from reproduction.results import add_entry, entry_of, is_of, is_whole, iterations_of, read_results
+from reproduction.results import add_entry, entry_of, is_of, iterations_of, measured, read_results
 from reproduction.selection import Selection
 from reproduction.tables import Run
 
@@ -34,7 +34,7 @@ def pending(selection: Selection, seeds: Sequence[int] | None, options: Mapping[
     for run in selection.runs:
         result = there.get(run.name)
         entries = {e["seed"]: e for e in result["by_seed"]} if result and is_of(result, run) else {}
-        done = [seed for seed, entry in entries.items() if is_whole(entry, iterations_of(run.config(seed)))]
+        done = [seed for seed, entry in entries.items() if measured(entry) >= iterations_of(run.config(seed))]
         for seed in seeds or ([] if done else list(entries)[:1] or [0]):
             config, folder = run.config(seed).with_values(options), selection.out / run.name / f"seed-{seed}"
             if seed not in done:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from plogicnet.runs.files import GRAPH, OUTCOME
+from plogicnet.runs.directory import GRAPH, OUTCOME
 from plogicnet.runs.integrity import SUM_LINE, write_sealed, write_summed
 from plogicnet.support.progress import Advance, Progress
 

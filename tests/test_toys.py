@@ -11,8 +11,10 @@ from small import write_small_graph
 from toy_modules import TOYS, programs
 from web_servers import serving
 
-SETTINGS = ("neural.model=Messages", "neural.messages.spread=0.2", "neural.steps=20", "em.iterations=1")
-SETTINGS += ("grounding.engine=plain", "system=frequency", "systems.frequency.smoothing=2")
+SETTINGS = (
+    *("neural.model=Messages", "neural.messages.spread=0.2", "neural.steps=20", "em.iterations=1"),
+    *("grounding.engine=plain", "system=frequency", "systems.frequency.smoothing=2"),
+)
 TRIPLE = ("man0", "parent", "a0")
 
 

@@ -21,6 +21,7 @@ from plogicnet.inference.explanation import PREMISES, Explanation, explain
 from plogicnet.inference.facts import with_facts
 from plogicnet.inference.fitted import Fitted, Judged, Prediction, fit_calibration, predictions
 from plogicnet.inference.prediction import query_of
+from plogicnet.mln import RuleModel
 from plogicnet.rules import RuleTable, Statement, read_statements, statements_of
 from plogicnet.runs import lifecycle, writing
 from plogicnet.runs.directory import State, state_of
@@ -35,6 +36,8 @@ from plogicnet.training.state import Iteration, Outcome
 
 __all__ = ["Explanation", "Fitted", "Hooks", "PLogicNet", "Prediction"]
 log = logging.getLogger(__name__)
+Given = str | Path | None
+"""A file or directory, or for rules a text in the rule syntax; None: nothing is given."""
 
 
 class PLogicNet:
@@ -49,7 +52,7 @@ class PLogicNet:
     def __init__(self, config: Config | None = None) -> None:
         self.config = (config or Config()).completed
         system_of(self.config).check(self.config)
-        self.metrics: dict[str, object] = {}
+        self.metrics: dict[str, Any] = {}
         self.seconds: Mapping[str, float] = {}
         self._fitted: Fitted | None = None
 
@@ -87,11 +90,7 @@ class PLogicNet:
         return self.fitted.outcome.history
 
     def fit(
-        self,
-        graph: KnowledgeGraph,
-        rules: str | Path | None = None,
-        out: str | Path | None = None,
-        hooks: Hooks | None = None,
+        self, graph: KnowledgeGraph, rules: Given = None, out: Given = None, hooks: Hooks | None = None
     ) -> "PLogicNet":
         """Mines rules, then trains the neural model and the rule weights in turn; calibrates and evaluates at the end.
 
@@ -105,7 +104,7 @@ class PLogicNet:
             >>> PLogicNet().fit(graph, rules="=2: husband(X, Y) => wife(Y, X)")  # doctest: +SKIP
         """
         statements, folder = self.statements(rules, graph), None if out is None else Path(out)
-        with nullcontext() if folder is None else lifecycle.new_run(folder):
+        with nullcontext() if folder is None else lifecycle.open_run(folder, new=True):
             graph = graph.with_validation(self.config.seed)
             if graph.held_out:
                 told = many(graph.held_out, "training triple is", "training triples are")
@@ -130,12 +129,7 @@ class PLogicNet:
 
     @classmethod
     def load_or_train(
-        cls,
-        path: str | Path,
-        config: Config,
-        graph: KnowledgeGraph,
-        rules: str | Path | None = None,
-        hooks: Hooks | None = None,
+        cls, path: str | Path, config: Config, graph: KnowledgeGraph, rules: Given = None, hooks: Hooks | None = None
     ) -> "PLogicNet":
         """The model of a run directory: loaded if the run is complete, resumed if it is unfinished, else trained.
 
@@ -149,31 +143,24 @@ class PLogicNet:
             return cls.resume(path, {"device": config.device, "threads": config.threads}, hooks)
         return cls(config).fit(graph, rules, path, hooks)
 
-    def refit(
-        self, rules: str | Path | None = None, out: str | Path | None = None, hooks: Hooks | None = None
-    ) -> "PLogicNet":
+    def refit(self, rules: Given = None, out: Given = None, hooks: Hooks | None = None) -> "PLogicNet":
         """Learns the rule weights again, for other rules if given; the neural model stays as it is.
 
         Example:
             >>> PLogicNet.load("runs/family").refit(Path("edited.rules"))  # doctest: +SKIP
         """
-        f, config, hooks = self._as_trained, self.config, hooks or Hooks()
-        folder = None if out is None else Path(out)
+        f, hooks, folder = self._as_trained, hooks or Hooks(), None if out is None else Path(out)
         with nullcontext() if folder is None else lifecycle.open_run(folder):
-            last = self._refitted(f, rules, hooks)
+            found: RuleModel | Mined = f.outcome.rule_model
+            if rules is not None:
+                alone = self.config.with_values({"rules.mine": False})
+                found = find_rules(f.graph, alone, self.statements(rules, f.graph), hooks.progress)
+            last = refit(f.graph, self.config, f.outcome, found.rules, found.constraints, hooks)
             if folder is not None:
                 if state_of(folder) is State.ABSENT:
-                    writing.begin(folder, config, f.graph, None)
-                writing.keep(folder, f.graph, last, f.candidates, last.iteration, final=True)
+                    writing.begin(folder, self.config, f.graph, None)
+                writing.keep(folder, f.graph, f.candidates, last, last, final=True)
             return self._finish(f.graph, last, f.candidates, hooks, folder)
-
-    def _refitted(self, f: Fitted, rules: str | Path | None, hooks: Hooks) -> Outcome:
-        config, table, constraints = self.config, f.outcome.rule_model.rules, f.outcome.rule_model.constraints
-        if rules is not None:
-            alone = config.with_values({"rules.mine": False})
-            found = find_rules(f.graph, alone, self.statements(rules, f.graph), hooks.progress)
-            table, constraints = found.rules, found.constraints
-        return refit(f.graph, config, f.outcome, table, constraints, hooks)
 
     def _train(self, start: Unfinished, hooks: Hooks, out: Path | None) -> "PLogicNet":
         """Mines, unless that is done, runs the EM iterations that are left, and finishes."""
@@ -203,12 +190,8 @@ class PLogicNet:
         calibration = fit_calibration(graph, self.config, outcome)
         self._fitted = Fitted.of(graph, self.config, outcome, calibration, candidates)
         with hooks.clock("evaluate"):
-            self.metrics = {
-                "lambda": outcome.lambda_,
-                "calibration": calibration.to_json(),
-                "candidates": candidates,
-                "iteration": outcome.iteration,
-            }
+            self.metrics = {"lambda": outcome.lambda_, "calibration": calibration.to_json()}
+            self.metrics |= {"candidates": candidates, "iteration": outcome.iteration}
             splits = [split for split in ("valid", "test") if len(graph.split(split))]
             self.metrics |= {split: self.evaluate(split, hooks.progress) for split in splits}
         self.seconds = hooks.clock.seconds
@@ -216,7 +199,7 @@ class PLogicNet:
             writing.publish(out, self.config, graph, outcome, self.metrics, self.seconds)
         return self
 
-    def statements(self, rules: str | Path | None, graph: KnowledgeGraph) -> list[Statement]:
+    def statements(self, rules: Given, graph: KnowledgeGraph) -> list[Statement]:
         """The rules that a person gives, read and checked against the graph, before any work is done with them.
 
         Example:
@@ -285,8 +268,8 @@ class PLogicNet:
         Example:
             >>> model.complete(min_probability=0.9)  # doctest: +SKIP
         """
-        f = self.fitted
-        return predictions(prediction.complete(f, min_probability, top, all_pairs, progress), f.graph)
+        found = prediction.complete(self.fitted, min_probability, top, all_pairs, progress)
+        return predictions(found, self.fitted.graph)
 
     def missing(self, min_probability: float, progress: Progress = silent, all_pairs: bool = False) -> Iterator[Judged]:
         """The missing facts in numbers, in pieces of bounded size: by relation, by head, then the most probable first.
@@ -346,7 +329,7 @@ class PLogicNet:
         with lifecycle.open_run(folder):
             writing.begin(folder, self.config, f.graph, None)
             # so that it can be resumed if it is stopped on the way
-            writing.keep(folder, f.graph, f.outcome, f.candidates, f.outcome.iteration)
+            writing.keep(folder, f.graph, f.candidates, f.outcome, f.outcome)
             writing.publish(folder, self.config, f.graph, f.outcome, self.metrics, self.seconds)
 
     @classmethod

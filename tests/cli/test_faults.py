@@ -462,7 +462,7 @@ def at_step(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, int, Callable[[],
 
     def watch(words: str, time: int, do: Callable[[], object]) -> None:
         progress = vanishing(words, time, do)
-        monkeypatch.setattr("plogicnet.support.progress.for_stderr", lambda: progress)
+        monkeypatch.setattr("plogicnet.cli.train.for_stderr", lambda: progress)
 
     return watch
 

@@ -34,7 +34,7 @@ def check_titles(system: System, config: Config) -> None:
     assert own == ([system.own_figures] if system.own_figures else [])
     assert set(own) <= set(rankings(config, 0.0))
     assert system.without_rules(config)
-    assert system.instead_of_rules_alone()
+    assert system.instead_of_rules_alone
 
 
 def check_rule_model(system: System, config: Config) -> None:

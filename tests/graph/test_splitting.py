@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plogicnet.graph import SPLITS, KnowledgeGraph, parse_shares, split_triples
+from plogicnet.graph import SPLITS, KnowledgeGraph
+from plogicnet.graph.splitting import parse_shares, split_triples
 from plogicnet.support.errors import InputError
 from reference import as_set, graphs
 

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plogicnet.graph import HEAD, TAIL, Answers, Side, TripleSet, as_triples, expand_ranges
+from plogicnet.graph import HEAD, TAIL, Answers, Side, TripleSet, as_triples
+from plogicnet.graph.triples import expand_ranges
 from plogicnet.support.errors import InputError
 from reference import Triple, as_set, triples
 

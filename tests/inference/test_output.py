@@ -17,7 +17,17 @@ from pyarrow import csv
 from plogicnet.graph import IntArray, KnowledgeGraph, Vocabulary, as_triples, open_graph, read_triples
 from plogicnet.inference import output
 from plogicnet.inference.fitted import Judged
-from plogicnet.inference.output import COLUMNS, KINDS, TRIPLE, kind_of, table_of, triples_of, write_vectors, writing
+from plogicnet.inference.output import (
+    COLUMNS,
+    KINDS,
+    TRIPLE,
+    kind_of,
+    table_of,
+    triples_of,
+    write_array,
+    write_vectors,
+    writing,
+)
 from plogicnet.support.errors import InputError
 
 NAMES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), min_size=1, max_size=8)
@@ -38,11 +48,12 @@ def worlds(draw: st.DrawFn) -> tuple[KnowledgeGraph, Judged]:
     marks = st.lists(st.booleans(), min_size=n, max_size=n)
     floats = [np.array(draw(numbers), dtype=np.float64) for _ in range(4)]
     bools = [np.array(draw(marks), dtype=bool) for _ in range(3)]
-    p, score, odds, base = floats
+    p, q, odds, base = floats
+    if draw(st.booleans()):
+        q[:] = np.nan
     reached, known, forbidden = bools
     held_out = np.array(draw(st.lists(st.integers(0, 2), min_size=n, max_size=n)), dtype=np.int64)
-    about = (reached, known, held_out, forbidden, draw(st.booleans()))
-    return graph, Judged(as_triples(rows), p, score, odds, base, *about)
+    return graph, Judged(as_triples(rows), p, q, q, odds, base, reached, known, held_out, forbidden)
 
 
 def written(file: Path, tables: list[pa.Table], columns: tuple[str, ...] = tuple(COLUMNS)) -> None:
@@ -124,7 +135,7 @@ def test_n_triples_read_back(tmp_path: Path, name: str) -> None:
 def judged_rows(n: int) -> tuple[KnowledgeGraph, Judged]:
     graph = KnowledgeGraph.from_names([("a", "r", "b")])
     half, no = np.full(n, 0.5), np.zeros(n, dtype=bool)
-    return graph, Judged(as_triples([(0, 0, 1)] * n), half, half, half, half, no, no, no.astype(np.int64), no, True)
+    return graph, Judged(as_triples([(0, 0, 1)] * n), half, half, half, half, half, no, no, no.astype(np.int64), no)
 
 
 def test_row_groups_are_written_as_they_fill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,7 +213,8 @@ def test_vectors_read_back_to_the_bit(
     folder = tmp_path_factory.mktemp("vectors")
     values = data.draw(st.lists(st.floats(width=32, allow_nan=False), min_size=3 * len(names), max_size=3 * len(names)))
     vectors = np.array(values, dtype=np.float32).reshape(-1, 3)
-    write_vectors(vectors, names, folder / "entities")
+    write_array(vectors, folder / "entities.npy")
+    write_vectors(vectors, names, folder / "entities.tsv")
     np.testing.assert_array_equal(np.load(folder / "entities.npy"), vectors)
     columns = ["name", "0", "1", "2"]
     table = csv.read_csv(

@@ -193,13 +193,13 @@ import sys
 from pathlib import Path
 import numpy as np
 import torch
-from plogicnet.config import KGE
 from plogicnet.neural.protocol import Checkpoint, Examples
 from plogicnet.neural.vectors.model import VectorModel
+from plogicnet.neural.vectors.settings import VectorSettings
 
 torch.set_num_threads(1)
 chain = np.array([(i, 0, i + 1) for i in range(9)], dtype=np.int64)
-settings = KGE(model="ComplEx", recipe="one_vs_all", dim=4, batch=4, learning_rate=0.1, steps=100_000)
+settings = VectorSettings(model="ComplEx", recipe="one_vs_all", dim=4, batch=4, learning_rate=0.1, steps=100_000)
 VectorModel(10, 1, settings).fit(Examples.of(chain), 0, checkpoint=Checkpoint(Path(sys.argv[1]), every_steps=17))
 """
 

@@ -90,42 +90,41 @@ def test_ranked_badly_are_reached_and_worst(model: PLogicNet, told: Ranked, monk
     worst: dict[str, float] = {}
     for row, judged in enumerate(told.judged):
         for side in (0, 1):
-            place = told.place("plogicnet*", row, side)
+            place = float(told.ranks["plogicnet*"].realistic[row, side])
             if judged.in_hidden and place > 1:
                 worst[judged.relation] = max(worst.get(judged.relation, 0.0), place)
     found = findings.ranked_badly(model, told)
     assert found
-    assert [m.places["plogicnet*"] for m in found] == sorted(worst.values(), reverse=True)[: findings.SHOWN]
-    assert all(m.explained.rules for m in found)
+    assert [asked.places["plogicnet*"] for asked, _ in found] == sorted(worst.values(), reverse=True)[: findings.SHOWN]
+    assert all(why.rules for _, why in found)
 
 
 def test_confidently_wrong_beats_a_truth_that_is_not_first(model: PLogicNet, told: Ranked) -> None:
     asked = ask(model, told)
-    found = findings.confidently_wrong(model, told, asked)
+    found = findings.confidently_wrong(model, asked)
     assert found
-    for mistake in found:
-        assert mistake.explained.probability > mistake.asked.truth.probability
-        assert mistake.places["plogicnet*"] > 1
+    for query, why in found:
+        assert why.probability > query.truth.probability
+        assert query.places["plogicnet*"] > 1
     top = max(
         q.answers[0].probability
         for q in asked
-        if q.answers
-        and q.answers[0].probability > q.truth.probability
-        and told.place("plogicnet*", q.row, ("head", "tail").index(q.side)) > 1
+        if q.answers and q.answers[0].probability > q.truth.probability and q.places["plogicnet*"] > 1
     )
-    assert found[0].explained.probability == pytest.approx(top, rel=1e-9)
+    assert found[0][1].probability == pytest.approx(top, rel=1e-9)
 
 
 def test_no_rule_is_the_reason_for_what_rules_doubt(model: PLogicNet) -> None:
     entry = Contribution("knows(X, Y) => likes(X, Y)", 1.0, 1, 0, 1.0, ((("anna", "knows", "ben"),),))
     some = model.explain("man0", "parent", "a0")
     doubted = replace(some, triple=("anna", "likes", "ben"), rules=(entry,), neighbours=(), q=0.9, p_w=0.02)
-    said = prediction_card(doubted, Names(), {})
+    names = Names(rules={entry.rule: model.rules.rules[0]})
+    said = prediction_card(doubted, names)
     assert "the rules doubt it" in said
     assert "since" not in said
-    assert "since" in prediction_card(replace(doubted, p_w=0.95), Names(), {})
+    assert "since" in prediction_card(replace(doubted, p_w=0.95), names)
     by_paths = replace(doubted, paths=(Path((("anna", "knows", "ben"),), 0.8),))
-    said = prediction_card(by_paths, Names(), {})
+    said = prediction_card(by_paths, names)
     assert "the neural model reaches it by" in said
     assert "Paths from head to tail" in said
     assert "0.80" in said
@@ -138,4 +137,4 @@ def test_a_query_that_every_answer_is_known_to() -> None:
     told = ranked(model, "test")
     asked = ask(model, told)
     assert [query.answers for query in asked] == [[], []]
-    assert findings.confidently_wrong(model, told, asked) == []
+    assert findings.confidently_wrong(model, asked) == []

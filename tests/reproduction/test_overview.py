@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from calling import Call, answer
-from reproduction.overview import ABSENT, OTHER_RULES, overview, same_rules_line
-from reproduction.page import Notes, beside, page
+from reproduction.overview import ABSENT, OTHER_RULES, beside, overview, same_rules_line
+from reproduction.page import Notes, page
 from reproduction.results import read_results
 from reproduction.tables import Paper, Row, paper
 

@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plogicnet.support.errors import InputError
-from reproduction.comparison import Found, far, find, needed, shown, state
+from reproduction.comparison import Found, far, find, shown, state
 from reproduction.results import (
     add_entry,
     collected,
     dumps,
-    is_whole,
     iterations_over,
+    measured,
     read_results,
     result_of,
 )
@@ -143,10 +143,9 @@ def test_seeds_that_reached_further_than_others_count_where_they_reached() -> No
 
 def test_a_seed_is_whole_when_every_iteration_was_ranked() -> None:
     whole = entry(0, [0.1, 0.2])
-    assert is_whole(whole, 2)
-    assert not is_whole(whole, 3)
+    assert measured(whole) == 2
     del whole["iterations"][0]["metrics"]
-    assert not is_whole(whole, 2)
+    assert measured(whole) == 1
 
 
 @given(
@@ -210,4 +209,3 @@ def test_the_state_of_a_row_is_that_of_its_compared_lines() -> None:
     done = entry(0, [0.1, 0.2])
     done["iterations"][1]["metrics"]["plogicnet*"] = dict.fromkeys(FIGURES, 0.4)
     assert state(row, {"wn18rr-transe": {"by_seed": [done]}}) == "run, 1 seed"
-    assert [run.name for run in needed([row], paper().runs)] == ["wn18rr-transe"]

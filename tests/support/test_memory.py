@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -14,8 +15,8 @@ from scipy import sparse
 
 from plogicnet import PLogicNet
 from plogicnet.config import Config
-from plogicnet.evaluation.batches import batch_size, device_of
-from plogicnet.evaluation.design import sparse_design
+from plogicnet.evaluation.batches import batch_size
+from plogicnet.evaluation.scaling import sparse_design
 from plogicnet.graph import OPEN, FloatArray, KnowledgeGraph
 from plogicnet.grounding.engine import Counting, Resources
 from plogicnet.grounding.native import grounding, mining
@@ -90,8 +91,8 @@ def test_nothing_is_left_below_what_the_program_holds() -> None:
     assert memory.left_bytes() < 0
     assert memory.free_bytes() == 0
     assert memory.engine_mb(100) == 1
-    assert batch_size(1000, device_of(None)) == 1
-    assert batch_size(1000, device_of(None), batch_memory_mb=100) == 1
+    assert batch_size(1000, torch.device("cpu")) == 1
+    assert batch_size(1000, torch.device("cpu"), batch_memory_mb=100) == 1
     with pytest.raises(InputError, match=r"vectors: the memory limit is 1 MB, .* Raise --memory-limit to .*; or wait"):
         require_bytes(0, "vectors", "wait")
 
@@ -102,7 +103,7 @@ def test_settings_stand_below_the_limit() -> None:
     held = 100 * 2**40 - memory.left_bytes()  # after what was freed before is handed back
     limit_memory(held + 64 * 2**20)
     assert memory.engine_mb(1000) <= 40
-    assert batch_size(2**20, device_of(None), batch_memory_mb=1000) <= 20
+    assert batch_size(2**20, torch.device("cpu"), batch_memory_mb=1000) <= 20
     with pytest.raises(InputError, match="about 1,024 MB more"):
         require_bytes(1000 * 2**20, "a thousand")
 
@@ -130,10 +131,10 @@ def test_mining_is_the_same_in_any_memory(rows: list[tuple[int, int, int]], free
 
 
 @given(st.integers(1, 64), st.integers(1, 3000), st.integers(0, 2**30), st.integers(0, 2**40))
-def test_desks_fit(threads: int, relations: int, each: int, free: int) -> None:
+def test_workspaces_fit(threads: int, relations: int, each: int, free: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(mining, "free_bytes", lambda: free)
-        used, counters = mining._desks(threads, relations, each)
+        used, counters = mining._workspaces(threads, relations, each)
     assert 1 <= used <= threads
     assert relations <= max(counters, relations) <= max(mining.COUNTERS, relations)
     assert used * (each + 8 * counters) <= free // 2 or (used == 1 and counters == relations)

@@ -196,17 +196,3 @@ def test_every_row_of_these_systems_has_a_run() -> None:
         run = paper().runs[compared.runs[0]]
         assert run.config().system == row.name.lower().replace("-", "_")
         assert run.preset == f"paper/{row.dataset}-{run.config().system}"
-
-
-@pytest.mark.parametrize("run", ["wn18rr-blp", "fb15k-ruge", "wn18-nne_aer"])
-def test_their_rows_run(call: Call, tmp_path: Path, run: str) -> None:
-    """On the small graph; the smoke run of `reproduce` has every row on UMLS."""
-    graph = write_small_graph(tmp_path)
-    small = ["--set=neural.steps=30", "--set=neural.vectors.dim=16", "--device=cpu", "--threads=1"]
-    words = ["--run", "--only", run, "--graph", graph, "--out", tmp_path / "runs", "--results", tmp_path / "json"]
-    shown = answer(call, "reproduce", *words, *small)
-    own = [row for table in shown["tables"] for row in table["rows"]]
-    assert own
-    for row in own:
-        assert row["state"] == "run, 1 seed"
-        assert row["ours"][0]["figures"]["mrr"] > 0.03

@@ -6,7 +6,7 @@ two steps bring to it. So it scores entities that training never saw, and a scor
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -17,12 +17,10 @@ from plogicnet.config import Config, Neural, setting
 from plogicnet.graph import HEAD, RELATION, TAIL, BoolArray, IntArray, KnowledgeGraph, Side
 from plogicnet.neural.optimization import Descent, train
 from plogicnet.neural.protocol import Checkpoint, Cost, Examples, Guide, Reasons, ScoredPath, Table, Validate
-from plogicnet.neural.settings import TrainingSettings, shared_settings
+from plogicnet.neural.settings import TrainingSettings
 from plogicnet.support.errors import InputError
 from plogicnet.support.files import replacing
 from plogicnet.support.progress import Progress, silent
-
-DEFAULTS = {"steps": 60, "batch": 32, "learning_rate": 0.05, "optimizer": "adam"}
 
 
 @dataclass(frozen=True)
@@ -35,6 +33,11 @@ class MessageBlock:
 @dataclass(frozen=True)
 class MessageSettings(MessageBlock, TrainingSettings):
     """All settings of the model."""
+
+    steps: int = 60
+    batch: int = 32
+    learning_rate: float = 0.05
+    optimizer: str = "adam"
 
 
 @dataclass(frozen=True)
@@ -224,8 +227,7 @@ class MessageKind:
         return Cost(s.steps, size, f"{s.batch:,} queries", "passing messages", "take a smaller neural.batch", s.batch)
 
     def _settings(self, neural: Neural) -> MessageSettings:
-        block = neural.blocks.get("messages", MessageBlock())
-        return MessageSettings(**asdict(block), **shared_settings(neural, DEFAULTS))
+        return MessageSettings.resolved(neural, neural.blocks.get("messages", MessageBlock()))
 
 
 MESSAGES = MessageKind()

@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from plogicnet import cli
-from plogicnet.web.gate import Gate, Receive, Refused, Send, cookie_name, host_name, is_local, respond
+from plogicnet.web.gate import Gate, Refused, cookie_name, failure, host_name, is_local
 from web_servers import serving
 
 TOKEN = "a-token-of-my-own-choice"
@@ -348,9 +348,6 @@ def test_a_token_is_asked_for_outside_this_machine(guarded: str) -> None:
 
 
 def test_tokens_are_compared_whole_and_no_empty_one_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def nothing(_: object, __: Receive, send: Send) -> None:
-        await respond(send, 404, "nothing is here")
-
     compared: list[tuple[object, object]] = []
 
     def compare(given: bytes, own: bytes) -> bool:
@@ -363,7 +360,7 @@ def test_tokens_are_compared_whole_and_no_empty_one_counts(monkeypatch: pytest.M
         pairs = [(b"host", b"localhost"), *((k.encode(), v) for k, v in headers.items())]
         scope = {"type": "http", "method": "GET", "path": "/", "query_string": b"token=", "headers": pairs}
         try:
-            Gate(nothing, "localhost", token)._check(scope | {"server": ("localhost", 80)})
+            Gate(failure(404, "nothing is here"), "localhost", token)._check(scope | {"server": ("localhost", 80)})
         except Refused as why:
             return why.status != 401
         return True
@@ -502,9 +499,6 @@ def test_hosts() -> None:
         True, True, True, False, False, False,
     ]  # fmt: skip
 
-    async def nothing(_: object, __: Receive, send: Send) -> None:
-        await respond(send, 404, "nothing is here")
-
-    gate = Gate(nothing, "graphs.local")
+    gate = Gate(failure(404, "nothing is here"), "graphs.local")
     assert gate.admits("graphs.local:80")
     assert not gate.admits("graphs.local.evil.example")

@@ -17,6 +17,7 @@ from plogicnet.web import server
 from plogicnet.web.answers import Answerer
 from plogicnet.web.connections import Limits
 from plogicnet.web.server import make_app
+from plogicnet.web.shapes import Info
 from web_servers import LONG, in_process
 
 CONNECTIONS = 1000
@@ -149,7 +150,7 @@ def test_more_questions_than_may_wait_are_sent_away(served_model: PLogicNet) -> 
     entered, go_on = threading.Event(), threading.Event()
 
     class Slow(Answerer):
-        def info(self) -> object:  # type: ignore[override]
+        def info(self) -> Info:
             entered.set()
             assert go_on.wait(60)
             return super().info()
@@ -187,7 +188,7 @@ def test_what_is_remembered_is_bounded_by_questions_too(
     async def ask() -> None:
         for at in range(100):
             nobody = str(at) + "x" * 8000  # no name is like it, so that the answer is short
-            assert json.loads(await queue.ask(answerer.search, nobody)) == {"names": []}
+            assert json.loads(await queue.ask(answerer.search, q=nobody)) == {"names": []}
             info = await queue.ask(answerer.info)
             assert await queue.ask(answerer.info) is info  # remembered, since it was asked for lately
         kept = sum(len(str(key)) + len(body) for key, body in queue.cached.items())

@@ -39,9 +39,11 @@ def run_program(app: str, name: str) -> None:
     try:
         code = _exit_code(app, name)
     except KeyboardInterrupt:  # while the program was still being loaded
-        code = _interrupted()
+        code = 130
     finally:
         sys.unraisablehook = before
+    if code == 130:
+        print("plogicnet: interrupted", file=sys.stderr)
     sys.exit(code)
 
 
@@ -57,7 +59,7 @@ def _exit_code(app: str, name: str) -> int:
         loaded = getattr(import_module(module), attribute)
         result = typer.main.get_command(loaded).main(prog_name=name, standalone_mode=False)
         sys.stdout.flush()
-        code = result if isinstance(result, int) else 0
+        return result if isinstance(result, int) else 0  # 130 in those versions of typer that catch the interrupt
     except usage_error as error:
         error.show()  # type: ignore[attr-defined]
         return 2
@@ -65,28 +67,20 @@ def _exit_code(app: str, name: str) -> int:
         print(f"plogicnet: {error}", file=sys.stderr)
         return 2
     except (KeyboardInterrupt, typer.Abort):
-        code = 130
-    except BrokenPipeError:
-        # the reader of our output has seen enough (| head); let Python's own flush at exit meet no closed pipe
+        return 130
+    except BrokenPipeError:  # the reader of our output has seen enough (| head)
         _forget_output()
         return 0
-    except OSError as error:
-        if os.environ.get("PLOGICNET_DEBUG"):
-            raise
-        print(f"plogicnet: {_refused(error)}", file=sys.stderr)
-        _forget_output()
-        return 2
     except Exception as error:
         if os.environ.get("PLOGICNET_DEBUG"):
             raise
+        if isinstance(error, OSError):
+            print(f"plogicnet: {_refused(error)}", file=sys.stderr)
+            _forget_output()
+            return 2
         print(f"plogicnet: failed: {type(error).__name__}: {error}", file=sys.stderr)
-        print(
-            "plogicnet: PLOGICNET_DEBUG=1 shows where; please report it if it looks like our fault",
-            file=sys.stderr,
-        )
+        print("plogicnet: PLOGICNET_DEBUG=1 shows where; please report it if it looks like our fault", file=sys.stderr)
         return 1
-    # as a result, in those versions of typer that catch the interrupt themselves
-    return _interrupted() if code == 130 else code
 
 
 def _refused(error: OSError) -> str:
@@ -119,8 +113,3 @@ def _interrupt_again(dropped: "sys.UnraisableHookArgs") -> None:
         timer.start()
     elif os.environ.get("PLOGICNET_DEBUG"):  # of a library's half-made object, say, that an interrupt left behind
         sys.__unraisablehook__(dropped)
-
-
-def _interrupted() -> int:
-    print("plogicnet: interrupted", file=sys.stderr)
-    return 130

@@ -7,12 +7,21 @@ from rich.markup import escape
 from rich.tree import Tree
 
 from plogicnet.cli.show import NO_LABELS, fact, facts
-from plogicnet.inference.explanation import Contribution, Explanation, Part
+from plogicnet.inference.explanation import Contribution, Explanation
 from plogicnet.rules import Atom, Constant, Variable, parse_rule
 from plogicnet.support.errors import many
 
 RULES = 5
 """How many rules are shown, the strongest."""
+PARTS = {
+    "intercept": "for any triple",
+    "score": "for the neural model's log-odds {value:+.2f} × {coefficient:.2f}",
+    "p_w": "for the rules' p_w {value:.3f} × {coefficient:.2f}",
+    "reached": "for being reached by rules",
+}
+"""The parts of a calibrated probability, in words."""
+UNREACHED = {"intercept": PARTS["intercept"], "score": PARTS["score"], "reached": "no rule reaches it"}
+"""The same of a triple that no rule reaches."""
 
 
 @dataclass(frozen=True)
@@ -20,13 +29,13 @@ class Outline:
     """A line and what stands below it.
 
     Example:
-        >>> print(Outline("a", (Outline("b"),)).text())
+        >>> print(Outline("a", [Outline("b")]).text())
         a
           b
     """
 
     line: str
-    below: tuple["Outline", ...] = ()
+    below: Sequence["Outline"] = ()
 
     def text(self, depth: int = 0) -> str:
         """As indented lines."""
@@ -44,7 +53,8 @@ def explained(why: Explanation, labels: Mapping[str, str] = NO_LABELS) -> Outlin
     """Why a triple is probable or not, in words."""
     known = ", a known fact" if why.known else ""
     line = f"{fact(why.triple, labels)}  probability {why.probability:.3f}{known}"
-    return Outline(line, (_neural(why, labels), _rules(why, labels), _calibration(why, labels)))
+    relation = labels.get(why.triple[1], why.triple[1])
+    return Outline(line, [_neural(why, labels), _rules(why, relation, labels), _calibration(why, relation)])
 
 
 def _neural(why: Explanation, labels: Mapping[str, str]) -> Outline:
@@ -53,32 +63,26 @@ def _neural(why: Explanation, labels: Mapping[str, str]) -> Outline:
     for entry in why.neighbours:
         line = f"{entry.similarity:.2f}  {fact(entry.fact, labels)}"
         similar.setdefault(labels.get(entry.similar_to, entry.similar_to), []).append(Outline(line))
-    below = [Outline(f"similar to {name}, with such a fact", tuple(lines)) for name, lines in similar.items()]
+    below = [Outline(f"similar to {name}, with such a fact", lines) for name, lines in similar.items()]
     if why.paths:
-        paths = tuple(Outline(f"{path.share:.2f}  {facts(path.path, labels)}") for path in why.paths)
+        paths = [Outline(f"{path.share:.2f}  {facts(path.path, labels)}") for path in why.paths]
         below.append(Outline("by these paths, each with its share of the score", paths))
     if why.without_vector:
         names = " and ".join(labels.get(name, name) for name in why.without_vector)
-        return Outline(f"judged by rules alone: the neural model cannot score {names}", tuple(below))
+        return Outline(f"judged by rules alone: the neural model cannot score {names}", below)
     if why.q is None:
         return Outline("judged by rules alone: this run has no neural model")
-    return Outline(f"the neural model says q = {why.q:.3f}", tuple(below))
+    return Outline(f"the neural model says q = {why.q:.3f}", below)
 
 
-def _rules(why: Explanation, labels: Mapping[str, str]) -> Outline:
-    line = f"the rules say p_w = {why.p_w:.3f}, log-odds {why.log_odds:+.2f}"
-    below = [Outline(f"{why.base:+.2f}  base rate of {_relation(why, labels)}")]
+def _rules(why: Explanation, relation: str, labels: Mapping[str, str]) -> Outline:
+    below = [Outline(f"{why.base:+.2f}  base rate of {relation}")]
     below += [_rule(entry, labels) for entry in why.rules[:RULES]]
-    rest = why.rules[RULES:]
-    if rest:
-        below.append(Outline(f"{sum(entry.contribution for entry in rest):+.2f}  {many(len(rest), 'more rule')}"))
+    if rest := [entry.contribution for entry in why.rules[RULES:]]:
+        below.append(Outline(f"{sum(rest):+.2f}  {many(len(rest), 'more rule')}"))
     if not why.rules:
         below.append(Outline("no rule reaches it from the known facts"))
-    return Outline(line, tuple(below))
-
-
-def _relation(why: Explanation, labels: Mapping[str, str]) -> str:
-    return labels.get(why.triple[1], why.triple[1])
+    return Outline(f"the rules say p_w = {why.p_w:.3f}, log-odds {why.log_odds:+.2f}", below)
 
 
 def _rule(entry: Contribution, labels: Mapping[str, str]) -> Outline:
@@ -90,7 +94,7 @@ def _rule(entry: Contribution, labels: Mapping[str, str]) -> Outline:
     below = [Outline(facts(premises, labels)) for premises in entry.premises]
     if len(below) < entry.groundings:
         below.append(Outline(f"… and {entry.groundings - len(below):,} more"))
-    return Outline(line, tuple(below))
+    return Outline(line, below)
 
 
 def _rule_text(rule: str, labels: Mapping[str, str]) -> str:
@@ -108,24 +112,11 @@ def _rule_text(rule: str, labels: Mapping[str, str]) -> str:
     return str(replace(parsed, body=tuple(map(atom, parsed.body)), head=atom(parsed.head)))
 
 
-def _calibration(why: Explanation, labels: Mapping[str, str]) -> Outline:
+def _calibration(why: Explanation, relation: str) -> Outline:
     """How the probability is composed."""
     if why.forbidden:
-        return Outline(f"ruled out: {_relation(why, labels)} does not hold between an entity and itself")
+        return Outline(f"ruled out: {relation} does not hold between an entity and itself")
     line = f"together, as calibrated on validation triples: log-odds {why.calibration.log_odds:+.2f}"
-    return Outline(line, tuple(_parts(why.calibration.parts, why.reached)))
-
-
-def _parts(parts: Sequence[Part], reached: bool) -> list[Outline]:
-    words = {
-        "intercept": "for any triple",
-        "score": "for the neural model's log-odds {value:+.2f} × {coefficient:.2f}",
-        "p_w": "for the rules' p_w {value:.3f} × {coefficient:.2f}",
-        "reached": "for being reached by rules" if reached else "no rule reaches it",
-    }
-    left_out = "" if reached else "p_w"
-    return [
-        Outline(f"{part.contribution:+.2f}  {words[part.part].format(**asdict(part))}")
-        for part in parts
-        if part.part != left_out
-    ]
+    words = PARTS if why.reached else UNREACHED
+    parts = [part for part in why.calibration.parts if part.part in words]
+    return Outline(line, [Outline(f"{p.contribution:+.2f}  {words[p.part].format(**asdict(p))}") for p in parts])

@@ -1,26 +1,21 @@
-"""What the commands share: options, the Config and the graph that they make, and JSON on stdout."""
+"""What the commands share: the Config and the graph that their options give, checks, and output."""
 
 import json
+import logging
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from plogicnet.config import Config
 from plogicnet.support.errors import InputError
 from plogicnet.support.memory import NO_LIMIT, left_bytes, require_bytes
+from plogicnet.support.progress import for_stderr
 
 if TYPE_CHECKING:
     from plogicnet.graph import KnowledgeGraph
     from plogicnet.model import PLogicNet
 
-Graph = Annotated[
-    str | None,
-    typer.Argument(help="A data set's name, a directory with train/valid/test files, or one file."),
-]
-Run = Annotated[Path, typer.Argument(help="A run directory.")]
 DEMO_PRESET = "best/family"
 READ = {"": 5, ".gz": 25, ".parquet": 25, ".pq": 25, ".safetensors": 2}
 """How many times its size a file takes while it is read, by its ending; what is packed, most."""
@@ -28,36 +23,13 @@ STEMS = {
     *("train", "valid", "dev", "val", "validation", "test", "entities", "relations", "labels"),
     *("graph", "rules", "hidden", "history", "metrics", "neural"),
 }
-RulesFile = Annotated[Path | None, typer.Option("--rules", help="A file of rules; rules.mine=false uses them alone.")]
-FactsFile = Annotated[
-    Path | None,
-    typer.Option("--facts", help="A file of facts that training never saw; entities may be new, relations not."),
-]
-Preset = Annotated[str | None, typer.Option("--preset", help="Settings that come with the program, as best/family.")]
-ConfigFile = Annotated[Path | None, typer.Option("--config", help="A YAML file with settings.")]
-Assignments = Annotated[
-    list[str] | None, typer.Option("--set", help="One setting, as neural.vectors.dim=100; any number of times.")
-]
-Seed = Annotated[int | None, typer.Option("--seed", help="One seed for everything random.")]
-Device = Annotated[str | None, typer.Option("--device", help="auto, cpu or cuda.")]
-Threads = Annotated[int | None, typer.Option("--threads", help="Processor threads; 0: all cores.")]
-MemoryLimit = Annotated[
-    str | None,
-    typer.Option(
-        "--memory-limit", help="The most memory that the program may hold, as 2GB or 800MB. Not kept in runs."
-    ),
-]
-Columns = Annotated[str, typer.Option("--columns", help="Order of columns in text without a header: hrt or htr.")]
-SplitShares = Annotated[
-    str | None, typer.Option("--split", help="For one file: shares of train, valid, test, as 0.8,0.1,0.1.")
-]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
+"""The names, without their endings, of the files that a graph or a run consists of."""
 
 
 def make_config(
-    preset: str | None,
-    file: Path | None,
-    assignments: list[str] | None,
+    preset: str | None = None,
+    file: Path | None = None,
+    assignments: list[str] | None = None,
     seed: int | None = None,
     device: str | None = None,
     threads: int | None = None,
@@ -74,36 +46,23 @@ def make_config(
         config = config.with_preset(preset)
     if file is not None:
         config = config.with_file(file)
-    config = config.with_assignments(assignments or [])
-    options = {"seed": seed, "device": device, "threads": threads}
-    return config.with_values({key: value for key, value in options.items() if value is not None})
+    return config.with_assignments(assignments or []).with_values(given(seed=seed, device=device, threads=threads))
 
 
-def precision_assignments(text: str | None) -> list[str]:
-    """`composition=0.6,inverse=0.1` as assignments of settings.
+def given(**options: object) -> dict[str, object]:
+    """The options that are given.
 
     Example:
-        >>> precision_assignments("composition=0.6,inverse=0.1")
-        ['rules.min_precision.composition=0.6', 'rules.min_precision.inverse=0.1']
+        >>> given(device="cpu", threads=None)
+        {'device': 'cpu'}
     """
-    if text is None:
-        return []
-    parts = [part.strip() for part in text.split(",") if part.strip()]
-    for part in parts:
-        if "=" not in part:
-            raise InputError(f"--min-precision {text}: expected pattern=number pairs, as composition=0.6,inverse=0.1")
-    return [f"rules.min_precision.{part}" for part in parts]
+    return {key: value for key, value in options.items() if value is not None}
 
 
-def open_source(graph: str | None, settings: "Config", columns: str, split: str | None) -> "KnowledgeGraph":
-    """The graph that a command names; the demo family where it names none.
-
-    Example:
-        >>> open_source(None, make_config(None, None, None), "hrt", None).name  # doctest: +SKIP
-    """
+def open_source(graph: str | None, settings: Config, columns: str, split: str | None) -> "KnowledgeGraph":
+    """The graph that a command names; the demo family where it names none."""
     from plogicnet.graph import demo_family, open_graph, parse_shares
     from plogicnet.graph.datasets.registry import locate
-    from plogicnet.support.progress import for_stderr
 
     if graph is None:
         print("no GRAPH is given, so this is the built-in demo family", file=sys.stderr)
@@ -120,22 +79,12 @@ def load_run(
     from plogicnet.model import PLogicNet
 
     require_reading(run)
-    model = PLogicNet.load(run, on_this_machine(device, threads), edited)
+    model = PLogicNet.load(run, given(device=device, threads=threads), edited)
     return model if facts is None else model.with_facts(facts)
 
 
-def on_this_machine(device: str | None, threads: int | None) -> dict[str, object]:
-    """The settings that may differ from a run's own, as far as they are given.
-
-    Example:
-        >>> on_this_machine("cpu", None)
-        {'device': 'cpu'}
-    """
-    return {key: value for key, value in (("device", device), ("threads", threads)) if value is not None}
-
-
 def require_reading(path: Path | None) -> None:
-    """Refuses a graph or a run that a memory limit has no room for, by the sizes of its files.
+    """Raises where a memory limit has no room for a graph or a run, by the sizes of its files.
 
     Example:
         >>> require_reading(Path("runs/family"))  # there is no limit
@@ -143,16 +92,25 @@ def require_reading(path: Path | None) -> None:
     if left_bytes() == NO_LIMIT:
         return
     try:
-        files = [path] if path and path.is_file() else list(filter(_is_read, path.iterdir())) if path else []
+        files = [] if path is None else [path] if path.is_file() else list(filter(_is_read, path.iterdir()))
         needed = sum(READ.get(file.suffix, READ[""]) * file.stat().st_size for file in files if file.is_file())
-    except OSError:  # who reads it will say so
+    except OSError:  # raised again where it is read
         needed = 0
     require_bytes(needed, "the program itself" if path is None else f"reading {path}")
 
 
 def _is_read(file: Path) -> bool:
-    """Whether a file of a directory is one that a graph or a run consists of, by its name."""
     return file.name.split(".")[0] in STEMS or file.name.endswith("2id.txt")
+
+
+def require_folder(out: Path | None) -> None:
+    """Raises before the work begins where its result could not be written.
+
+    Example:
+        >>> require_folder(Path("rules.tsv"))
+    """
+    if out is not None and not out.absolute().parent.is_dir():
+        raise InputError(f"--out {out}: there is no directory {out.parent}")
 
 
 def print_json(value: object) -> None:
@@ -176,28 +134,17 @@ def say(text: str) -> None:
     print(f"plogicnet: {text}", file=sys.stderr)
 
 
-def require_folder(out: Path | None) -> None:
-    """Says before the work begins that its result could not be written.
+def log_to_stderr(level: int, *names: str) -> None:
+    """Shows what these loggers log from this level on.
 
     Example:
-        >>> require_folder(Path("rules.tsv"))
+        >>> log_to_stderr(logging.WARNING)
     """
-    if out is not None and not out.absolute().parent.is_dir():
-        raise InputError(f"--out {out}: there is no directory {out.parent}")
-
-
-def peak_memory_mb() -> int | None:
-    """This process's peak memory; None where the system does not tell.
-
-    Example:
-        >>> peak_memory_mb()  # doctest: +SKIP
-    """
-    if sys.platform == "win32":
-        return None
-    import resource
-
-    unit = 2**20 if sys.platform == "darwin" else 2**10  # bytes there, KiB here
-    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit)
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setLevel(level)
+    for name in names:
+        logging.getLogger(name).addHandler(handler)
+    logging.getLogger("plogicnet").setLevel(logging.INFO)  # a run's own log has more
 
 
 def duration(seconds: float) -> str:

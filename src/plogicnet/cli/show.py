@@ -1,7 +1,7 @@
-"""Tables and trees for people."""
+"""Tables and sentences for people."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -13,8 +13,10 @@ from plogicnet.evaluation.metrics import Metric, columns
 from plogicnet.support.errors import many
 
 if TYPE_CHECKING:
+    from plogicnet.grounding.groundings import Grounded
     from plogicnet.inference.explanation import Explanation
     from plogicnet.inference.fitted import Prediction
+    from plogicnet.rules import RuleTable
     from plogicnet.training.state import Iteration
 
 NO_LABELS: Mapping[str, str] = {}
@@ -33,45 +35,35 @@ def console() -> Console:
     return plain if plain.is_terminal or "COLUMNS" in os.environ else Console(width=140)
 
 
-def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Table:
-    """A table with numbers to the right."""
+def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]], note: str = "") -> Table:
+    """A table with numbers to the right, and a note below."""
     result = Table(title=escape(title), title_justify="left", title_style="bold", header_style="")
+    result.caption, result.caption_justify = note or None, "left"
     for at, column in enumerate(columns):
         numeric = bool(rows) and all(isinstance(row[at], int | float) or row[at] in ("", "–") for row in rows)
         result.add_column(escape(column), justify="right" if numeric else "left", overflow="fold")
     for row in rows:
-        result.add_row(*(escape(_text(cell)) for cell in row))
+        result.add_row(*(escape(f"{cell:,}" if type(cell) is int else str(cell)) for cell in row))
     return result
 
 
 def metrics_table(title: str, result: Mapping[str, Any], titles: Mapping[str, str], note: str = "") -> Table:
-    """The figures of each ranking of a run, with a note below.
+    """One row a ranking, one column a metric that all figures have: of a run, or mean and deviation over seeds.
 
     Example:
         >>> metrics_table("test", {"plogicnet": {"mrr": 1.0}}, {"plogicnet": "pLogicNet"}).row_count
         1
     """
-    return _noted(_figures(title, result, titles, lambda metric, value: metric.show(value)), note)
-
-
-def seeds_table(title: str, figures: Mapping[str, Any], titles: Mapping[str, str]) -> Table:
-    """The figures of a system's runs over several seeds.
-
-    Example:
-        >>> seeds_table("test", {}, {}).row_count
-        0
-    """
-    return _figures(title, figures, titles, lambda m, value: f"{m.show(value['mean'])} ± {m.show(value['sd'])}")
-
-
-def _figures(
-    title: str, result: Mapping[str, Any], titles: Mapping[str, str], show: Callable[[Metric, Any], str]
-) -> Table:
-    """One row a ranking, one column a metric that the figures have."""
     there = [key for key in titles if key in result]
     shown = [metric for metric in columns() if all(metric.key in result[key] for key in there)]
-    rows = [[titles[key], *(show(metric, result[key][metric.key]) for metric in shown)] for key in there]
-    return table(title, ["system", *(metric.title for metric in shown)], rows)
+    rows = [[titles[key], *(_figure(metric, result[key][metric.key]) for metric in shown)] for key in there]
+    return table(title, ["system", *(metric.title for metric in shown)], rows, note)
+
+
+def _figure(metric: Metric, value: Any) -> str:
+    if isinstance(value, Mapping):
+        return f"{metric.show(value['mean'])} ± {metric.show(value['sd'])}"
+    return metric.show(value)
 
 
 def history_table(history: "Sequence[Iteration]", titles: Mapping[str, str], note: str = "") -> Table:
@@ -83,32 +75,11 @@ def history_table(history: "Sequence[Iteration]", titles: Mapping[str, str], not
     """
     rows = []
     for line in history:
-        precision = line.accepted_precision
-        shown = [f"{line.valid[name]['mrr']:.3f}" if name in line.valid else "–" for name in titles]
-        rows.append(
-            [
-                line.iteration,
-                line.hidden,
-                line.accepted,
-                "–" if precision is None else f"{precision:.1%}",
-                *shown,
-                f"{line.lambda_:g}",
-            ]
-        )
-    columns = [
-        "iteration",
-        "hidden",
-        "accepted",
-        "confirmed by held-out facts",
-        *(f"{n} MRR" for n in titles.values()),
-        "λ",
-    ]
-    return _noted(table("EM iterations (MRR on valid)", columns, rows), note)
-
-
-def _noted(result: Table, note: str) -> Table:
-    result.caption, result.caption_justify = note or None, "left"
-    return result
+        confirmed = "–" if line.accepted_precision is None else f"{line.accepted_precision:.1%}"
+        mrr = [f"{line.valid[name]['mrr']:.3f}" if name in line.valid else "–" for name in titles]
+        rows.append([line.iteration, line.hidden, line.accepted, confirmed, *mrr, f"{line.lambda_:g}"])
+    counts = ["iteration", "hidden", "accepted", "confirmed by held-out facts"]
+    return table("EM iterations (MRR on valid)", [*counts, *(f"{n} MRR" for n in titles.values()), "λ"], rows, note)
 
 
 def rules_table(title: str, rows: Sequence[Mapping[str, Any]]) -> Table:
@@ -118,28 +89,19 @@ def rules_table(title: str, rows: Sequence[Mapping[str, Any]]) -> Table:
         >>> rules_table("rules", []).row_count
         0
     """
-    learned = any(row["weight"] is not None for row in rows)
-    counted = any(row["groundings"] is not None for row in rows)
-    cells = [
-        [
-            *([_weight(row)] if learned else []),
-            row["rule"],
-            row["pattern"],
-            f"{row['precision']:.2f}",
-            f"{row['hits']:,} of {row['support']:,}",
-            *(["–" if row["groundings"] is None else row["groundings"]] if counted else []),
-        ]
-        for row in rows
-    ]
+    learned, counted = (any(row[key] is not None for row in rows) for key in ("weight", "groundings"))
+    cells: list[list[object]] = []
+    for row in rows:
+        counts = [f"{row['precision']:.2f}", f"{row['hits']:,} of {row['support']:,}"]
+        groundings = "–" if row["groundings"] is None else row["groundings"]
+        cells.append([_weight(row)] * learned + [row["rule"], row["pattern"], *counts] + [groundings] * counted)
     columns = ["rule", "pattern", "precision", "hits of support"]
     return table(title, ["weight"] * learned + columns + ["groundings"] * counted, cells)
 
 
 def _weight(row: Mapping[str, Any]) -> str:
-    if row["weight"] is None:
-        return "–"
-    error = row["standard_error"]
-    return f"{row['weight']:.2f}" + ("" if error is None else f" ± {error:.2f}")
+    weight, error = row["weight"], row["standard_error"]
+    return "–" if weight is None else f"{weight:.2f}" + ("" if error is None else f" ± {error:.2f}")
 
 
 def predictions_table(
@@ -151,26 +113,19 @@ def predictions_table(
         >>> predictions_table("answers", []).row_count
         0
     """
-    cells = [
-        [
-            f"{p.probability:.3f}",
-            *(labels.get(name, name) for name in p.triple),
-            "–" if p.q is None else f"{p.q:.3f}",
-            f"{p.p_w:.3f}",
-            _reached(p) + (", held out" if p.held_out else ""),
-        ]
-        for p in found
-    ]
-    result = table(title, ["probability", "head", "relation", "tail", "neural (q)", "rules (p_w)", "reached"], cells)
+    rows = []
+    for p in found:
+        reached = "known" if p.known else "by rules" if p.in_hidden else "–" if p.q is None else "by neural model"
+        parts = ["–" if p.q is None else f"{p.q:.3f}", f"{p.p_w:.3f}", reached + (", held out" if p.held_out else "")]
+        rows.append([f"{p.probability:.3f}", *(labels.get(name, name) for name in p.triple), *parts])
     alone, held_out = sum(p.q is None for p in found), sum(p.held_out is not None for p in found)
-    notes = [f"{alone:,} of {len(found):,} judged by rules alone: no score by a neural model"] if alone else []
-    notes += [f"{left_out:,} more known already (--include-known shows them)"] if left_out else []
-    notes += [f"{held_out:,} held out: facts of valid or test, which training did not see"] if held_out else []
-    return _noted(result, "; ".join(notes))
-
-
-def _reached(p: "Prediction") -> str:
-    return "known" if p.known else "by rules" if p.in_hidden else "–" if p.q is None else "by neural model"
+    notes = {
+        f"{alone:,} of {len(found):,} judged by rules alone: no score by a neural model": alone,
+        f"{left_out:,} more known already (--include-known shows them)": left_out,
+        f"{held_out:,} held out: facts of valid or test, which training did not see": held_out,
+    }
+    columns = ["probability", "head", "relation", "tail", "neural (q)", "rules (p_w)", "reached"]
+    return table(title, columns, rows, "; ".join(note for note, count in notes.items() if count))
 
 
 def checkup_table(checkup: Checkup) -> Table:
@@ -183,6 +138,12 @@ def checkup_table(checkup: Checkup) -> Table:
     findings = sorted(checkup.findings, key=lambda finding: -LEVELS.index(finding.level))
     rows = [[f.level, "\n".join([f.message, *(f"  {example}" for example in f.examples)])] for f in findings]
     return table(f"{checkup.name}: {checkup.level}", ["level", "finding"], rows)
+
+
+def mined_counts(candidates: int, rules: "RuleTable", constraints: "RuleTable", grounded: "Grounded") -> dict[str, Any]:
+    """What mining found, in numbers."""
+    found = {"candidates": candidates, "rules": rules.counts(), "irreflexive": len(constraints)}
+    return found | {"hidden": len(grounded.hidden), "groundings": grounded.size}
 
 
 def mined_text(counts: Mapping[str, Any]) -> str:
@@ -231,9 +192,3 @@ def best_reason(why: "Explanation") -> str:
     if why.paths:
         return f"the neural model alone: {facts(why.paths[0].path)}"
     return "the neural model alone" + (f": like {fact(why.neighbours[0].fact)}" if why.neighbours else "")
-
-
-def _text(cell: object) -> str:
-    if isinstance(cell, bool) or not isinstance(cell, int):
-        return str(cell)
-    return f"{cell:,}"

@@ -6,36 +6,20 @@ blocks of it (`registries`). YAML, `--set a.b=value` and `plogicnet config` all 
 
 from plogicnet.config.fields import setting
 from plogicnet.config.registries import ENGINES, MODELS, SYSTEMS
-from plogicnet.config.sections import (
-    EM,
-    MLN,
-    Evaluation,
-    Gradient,
-    Grounding,
-    MinPrecision,
-    Neural,
-    Pattern,
-    Rules,
-    Systems,
-)
+from plogicnet.config.sections import MLN, Gradient, MinPrecision, Neural, Rules
 from plogicnet.config.settings import Config
 from plogicnet.config.text import parse_assignments, preset_names
 
 __all__ = [
-    "EM",
     "ENGINES",
     "MLN",
     "MODELS",
     "SYSTEMS",
     "Config",
-    "Evaluation",
     "Gradient",
-    "Grounding",
     "MinPrecision",
     "Neural",
-    "Pattern",
     "Rules",
-    "Systems",
     "parse_assignments",
     "preset_names",
     "setting",

@@ -32,25 +32,22 @@ def setting(
 
 def checked(value: object, hint: Any, about: Mapping[str, Any], key: str) -> object:
     """The value in the setting's type, within its range."""
-    if about.get("names") is not None:
+    if about["names"] is not None:
         return _name(value, about, key)
     good, converted = _converted(value, hint)
     if not good:
         raise InputError(f"{key}: {value!r} is not allowed; {_allowed(hint, value)}")
     if isinstance(converted, tuple) and len(set(converted)) < len(converted):
         raise InputError(f"{key}: {value!r} gives the same twice")
-    if converted == () and about.get("low") is not None:
+    if converted == () and about["low"] is not None:
         raise InputError(f"{key}: an empty list; give at least one number")
     for number in converted if isinstance(converted, tuple) else (converted,):
         if isinstance(number, int | float) and not isinstance(number, bool):
-            low, high = about.get("low"), about.get("high")
+            low, high = about["low"], about["high"]
             # written so that a NaN is out of every range
             if not ((low is None or number >= low) and (high is None or number <= high) and abs(number) < float("inf")):
-                limits = (
-                    f"at least {low:g}" + ("" if high is None else f" and at most {high:g}")
-                    if low is not None
-                    else "finite"
-                )
+                limits = "finite" if low is None else f"at least {low:g}"
+                limits += "" if high is None else f" and at most {high:g}"
                 raise InputError(f"{key}: {value!r} is out of range; it is {limits}")
     return converted
 
@@ -64,11 +61,8 @@ def _name(value: object, about: Mapping[str, Any], key: str) -> str:
         return value
     found = registry.find(value)
     if found is None:
-        try:
-            registry.get(value)
-        except InputError as error:
-            raise InputError(f"{key}: {error}") from None
-    return found or value
+        raise InputError(f"{key}: {registry.unknown(value)}")
+    return found
 
 
 def _converted(value: object, hint: Any) -> tuple[bool, object]:
@@ -108,21 +102,11 @@ def _allowed(hint: Any, value: object) -> str:
     if origin is Literal:
         return "one of " + ", ".join(scalar(v) for v in get_args(hint))
     if origin is tuple:
-        return f"a list, as {_listed(value, hint)}, each item {_allowed(get_args(hint)[0], value)}"
+        inner, items = get_args(hint)[0], [item.strip() for item in str(value).split(",")]
+        if not _converted(items, hint)[0]:
+            items = [{bool: "true", int: "1", float: "0.5"}.get(inner) or scalar(get_args(inner)[0])]
+        return f"a list, as [{', '.join(items)}], each item {_allowed(inner, value)}"
     return {bool: "true or false", int: "a whole number", float: "a number"}[hint]
-
-
-def _listed(value: object, hint: Any) -> str:
-    """A list as it is written: of the value's own items, between commas, where they are allowed ones."""
-    items = [item.strip() for item in str(value).split(",")]
-    if not _converted(items, hint)[0]:
-        items = [_example(get_args(hint)[0])]
-    return f"[{', '.join(items)}]"
-
-
-def _example(hint: Any) -> str:
-    """Some value of a type."""
-    return scalar(get_args(hint)[0]) if get_origin(hint) is Literal else {bool: "true", int: "1", float: "0.5"}[hint]
 
 
 def scalar(value: object) -> str:

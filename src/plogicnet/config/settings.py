@@ -11,7 +11,7 @@ from plogicnet.config.fields import setting
 from plogicnet.config.registries import MODELS, SYSTEMS
 from plogicnet.config.sections import EM, MLN, Evaluation, Grounding, Neural, Rules, Systems
 from plogicnet.config.text import parse_assignments, preset_names, yaml_leaves
-from plogicnet.config.tree import block_names, replaced, with_block, yaml_lines
+from plogicnet.config.tree import block_names, replaced, with_blocks, yaml_lines
 from plogicnet.support.errors import InputError, nearest
 from plogicnet.support.files import require_file
 
@@ -94,13 +94,11 @@ class Config:
 
         Example:
             >>> Config().with_preset("best/family").neural.steps
-            2000
+            1500
         """
-        file = resources.files("plogicnet.config") / "presets" / f"{name}.yaml"
-        if name not in preset_names():
-            raise InputError(
-                f"unknown preset {name!r}.{nearest(name, preset_names())} There are: {', '.join(preset_names())}."
-            )
+        file, names = resources.files("plogicnet.config") / "presets" / f"{name}.yaml", preset_names()
+        if name not in names:
+            raise InputError(f"unknown preset {name!r}.{nearest(name, names)} There are: {', '.join(names)}.")
         return self.with_yaml(file.read_text(encoding="utf-8"), f"preset {name}")
 
     def to_yaml(self, comments: bool = False) -> str:
@@ -115,17 +113,12 @@ class Config:
     @property
     def completed(self) -> "Config":
         """The same with the blocks of its neural model and its system, so that every setting it uses stands in it."""
-        neural = with_block(self.neural, MODELS.get(self.neural.model).block)
-        return dataclasses.replace(
-            self, neural=neural, systems=with_block(self.systems, SYSTEMS.get(self.system).block)
-        )
+        neural = with_blocks(self.neural, [MODELS.get(self.neural.model).block])
+        systems = with_blocks(self.systems, [SYSTEMS.get(self.system).block])
+        return dataclasses.replace(self, neural=neural, systems=systems)
 
     @property
     def with_all_blocks(self) -> "Config":
         """The same with the blocks of every registered model and system: for showing what there is."""
-        neural, systems = self.neural, self.systems
-        for name in block_names(MODELS):
-            neural = with_block(neural, name)
-        for name in block_names(SYSTEMS):
-            systems = with_block(systems, name)
+        neural, systems = with_blocks(self.neural, block_names(MODELS)), with_blocks(self.systems, block_names(SYSTEMS))
         return dataclasses.replace(self, neural=neural, systems=systems)

@@ -71,12 +71,10 @@ def yaml_leaves(text: str, source: str) -> Iterator[tuple[str, object, yaml.Mark
     try:
         require_plain(text, source)
         root = yaml.compose(text, yaml.SafeLoader)
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
+    except yaml.YAMLError as error:  # without a place for a character that YAML does not have
+        mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", str(error).splitlines()[0])
         place = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        raise InputError(f"{source}{place}: not YAML: {error.problem}") from None
-    except yaml.YAMLError as error:  # a character that YAML does not have
-        raise InputError(f"{source}: not YAML: {str(error).splitlines()[0]}") from None
+        raise InputError(f"{source}{place}: not YAML: {problem}") from None
     if root is None:
         return
     if not isinstance(root, yaml.MappingNode):

@@ -1,7 +1,7 @@
 """The tree of settings: frozen dataclasses, some of them open for blocks that registered names own."""
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -12,6 +12,9 @@ from plogicnet.support.registry import Registry
 
 BLOCKS = "blocks"
 """The field of an open section that holds its blocks, by name; its metadata name the registry of their owners."""
+
+
+NO_OWNERS: Registry[Any] = Registry("owner", "")
 
 
 def key_of(name: str) -> str:
@@ -58,10 +61,10 @@ def _section_replaced(section: Any, path: list[str], value: object, key: str) ->
 def _block_replaced(node: Any, path: list[str], value: object, key: str, names: list[str]) -> Any:
     """An open section with a setting of one of its blocks replaced; an error where there is no such block."""
     registry = _registry(node)
-    settings = None if registry is None else block_settings(registry, path[0])
+    settings = block_settings(registry, path[0])
     if settings is None:
         prefix = key[: len(key) - len(".".join(path))]
-        names = names + ([] if registry is None else block_names(registry))
+        names = names + block_names(registry)
         hint = nearest(path[0], names, prefix)
         where = f" in {prefix[:-1]}" if prefix else ""
         raise InputError(f"unknown setting {key!r}.{hint} Known{where}: {', '.join(names)}.")
@@ -69,8 +72,9 @@ def _block_replaced(node: Any, path: list[str], value: object, key: str, names: 
     return dataclasses.replace(node, blocks={**node.blocks, path[0]: block})
 
 
-def _registry(node: Any) -> Registry[Any] | None:
-    return next((f.metadata["registry"] for f in fields(node) if f.name == BLOCKS), None)
+def _registry(node: Any) -> Registry[Any]:
+    """The owners of a section's blocks; a section that is not open has none."""
+    return next((f.metadata["registry"] for f in fields(node) if f.name == BLOCKS), NO_OWNERS)
 
 
 def block_names(registry: Registry[Any]) -> list[str]:
@@ -78,13 +82,10 @@ def block_names(registry: Registry[Any]) -> list[str]:
     return list(dict.fromkeys(owner.block for owner in registry.values() if owner.block))
 
 
-def with_block(node: Any, name: str) -> Any:
-    """An open section in which a block stands, with its defaults where it was not set."""
-    registry = _registry(node)
-    settings = block_settings(registry, name) if registry is not None and name else None
-    if settings is None or name in node.blocks:
-        return node
-    return dataclasses.replace(node, blocks={**node.blocks, name: settings()})
+def with_blocks(node: Any, names: Iterable[str]) -> Any:
+    """An open section in which these blocks stand, with their defaults where they were not set."""
+    new = {name: block_settings(_registry(node), name) for name in names if name and name not in node.blocks}
+    return dataclasses.replace(node, blocks={**node.blocks, **{name: kind() for name, kind in new.items() if kind}})
 
 
 def yaml_lines(node: Any, depth: int, comments: bool) -> Iterator[str]:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from plogicnet.support.records import json_of
+from plogicnet.support.records import Record, json_of
 
 Level = Literal["ok", "note", "warning"]
 LEVELS: tuple[Level, ...] = ("ok", "note", "warning")
@@ -15,7 +15,7 @@ EXAMPLES = 5
 
 
 @dataclass(frozen=True)
-class Finding:
+class Finding(Record):
     """One check: what was counted, how bad it is, and what it means for the figures.
 
     Attributes:
@@ -78,9 +78,9 @@ class Scale:
 
     none: str
     means: str
-    few: str = "too few to matter"
     note: float = 0.0
     warning: float = NEVER
+    few: str = "too few to matter"
 
 
 def graded(value: float, note: float, warning: float) -> Level:
@@ -91,6 +91,19 @@ def graded(value: float, note: float, warning: float) -> Level:
         'note'
     """
     return "ok" if value < note else "warning" if value >= warning else "note"
+
+
+def verdict(
+    check: str, level: Level, share: float | None, message: str, count: int | None = None, examples: Iterable[str] = ()
+) -> Finding:
+    """A finding with a level of its own; where nothing was counted, the count is 1 unless all is well.
+
+    Example:
+        >>> verdict("calibration", "note", 0.3, "off by 0.3; use the order alone").message
+        'calibration: off by 0.3; use the order alone'
+    """
+    count = int(level != "ok") if count is None else count
+    return Finding(check, level, count, share, f"{check}: {message}", tuple(examples))
 
 
 def part_of(check: str, count: int, total: int, what: str, scale: Scale, examples: Iterable[str] = ()) -> Finding:
@@ -105,4 +118,4 @@ def part_of(check: str, count: int, total: int, what: str, scale: Scale, example
     level = graded(share, scale.note, scale.warning) if count else "ok"
     part = "none" if not count else f"{count:,}" if share < 0.001 else f"{count:,} ({100 * share:.1f} %)"
     meaning = scale.none if not count else scale.few if level == "ok" else scale.means
-    return Finding(check, level, count, share, f"{check}: {part} of the {total:,} {what}; {meaning}", tuple(examples))
+    return verdict(check, level, share, f"{part} of the {total:,} {what}; {meaning}", count, examples)

@@ -8,7 +8,7 @@ from unicodedata import is_normalized, normalize
 import numpy as np
 from scipy import sparse
 
-from plogicnet.diagnostics.finding import EXAMPLES, MANY, SOME, Checkup, Finding, Scale, part_of
+from plogicnet.diagnostics.finding import EXAMPLES, MANY, SOME, Checkup, Finding, Scale, part_of, verdict
 from plogicnet.graph import HEAD, RELATION, SPLITS, TAIL, KnowledgeGraph, TripleSet, Vocabulary
 from plogicnet.graph.triples import BoolArray, FloatArray, IntArray
 from plogicnet.support.errors import many
@@ -55,23 +55,15 @@ def shared(graph: KnowledgeGraph) -> Iterator[Finding]:
         ['warning']
     """
     for one, other in combinations(SPLITS, 2):
-        if not len(graph.split(one)) or not len(graph.split(other)):
+        known, asked = graph.split(one), graph.split(other)
+        if not len(known) or not len(asked):
             continue
-        asked = graph.split(other)
-        both = asked[TripleSet.of(graph.split(one), len(graph.entities)).contains(asked)]
-        known = "settings are tuned on them" if one == "valid" else "they are known from training"
-        yield part_of(
-            f"shared {one}/{other}",
-            len(both),
-            len(asked),
-            f"{other} triples are in {one} as well",
-            Scale(
-                none="the splits are apart, as they should be",
-                means=f"{known}, so the figures on {other} are too good; take them out of {one}",
-                warning=0.0,
-            ),
-            [_text(graph, triple) for triple in both[:EXAMPLES]],
-        )
+        both = asked[TripleSet.of(known, len(graph.entities)).contains(asked)]
+        why = "settings are tuned on them" if one == "valid" else "they are known from training"
+        means = f"{why}, so the figures on {other} are too good; take them out of {one}"
+        scale = Scale("the splits are apart, as they should be", means, warning=0.0)
+        check, what = f"shared {one}/{other}", f"{other} triples are in {one} as well"
+        yield part_of(check, len(both), len(asked), what, scale, _texts(graph, both))
 
 
 def _leakage(graph: KnowledgeGraph) -> Iterator[Finding]:
@@ -79,41 +71,27 @@ def _leakage(graph: KnowledgeGraph) -> Iterator[Finding]:
     inverse, symmetric = LEAKAGES
     split = next((s for s in ("test", "valid") if len(graph.split(s))), None)
     if split is None:
-        absent = "the graph has neither a test nor a valid split, so there is nothing to measure it on"
-        advice = "figures on a split that is made later may be helped by it"
-        for check in LEAKAGES:
-            yield Finding(check, "note", 0, None, f"{check}: {absent}; {advice}")
+        absent = "the graph has neither a test nor a valid split; figures on one that is made later may be helped by it"
+        yield from (verdict(check, "note", None, absent, count=0) for check in LEAKAGES)
         return
     asked = graph.split(split)
     other, same, linked = _reversed(graph.observed, asked)
     none, few = "the figures owe nothing to it", "that is the most that the figures owe to it"
-    yield part_of(
-        inverse,
-        int(other.sum()),
-        len(asked),
-        f"{split} triples stand reversed in train under another relation",
-        Scale(none, _meaning_of_inverses(float(other.mean()), linked), few, note=SOME, warning=MANY),
-        [_with_reverse(graph, triple) for triple in asked[other][:EXAMPLES]],
-    )
+    seen = f"{split} triples stand reversed in train under"
+    scale = Scale(none, _meaning_of_inverses(float(other.mean()), linked), SOME, MANY, few)
+    examples = [_with_reverse(graph, triple) for triple in asked[other][:EXAMPLES]]
+    yield part_of(inverse, int(other.sum()), len(asked), f"{seen} another relation", scale, examples)
     means = "rules of the symmetric pattern find them, so that part of the figures shows symmetry and no more"
-    yield part_of(
-        symmetric,
-        int(same.sum()),
-        len(asked),
-        f"{split} triples stand reversed in train under their own relation",
-        Scale(none, means, few, note=MANY),
-        [_text(graph, triple) for triple in asked[same][:EXAMPLES]],
-    )
+    scale = Scale(none, means, note=MANY, few=few)
+    what = f"{seen} their own relation"
+    yield part_of(symmetric, int(same.sum()), len(asked), what, scale, _texts(graph, asked[same]))
 
 
 def _meaning_of_inverses(share: float, linked: float) -> str:
     """What inverse leakage means, where a share of the pairs of entities is linked in train."""
     means = "a model that only learns inverses finds them, so that part of the figures shows inverses and no more"
     if share >= MANY:
-        means = (
-            "a model that only learns inverses scores high on them, so figures on this graph say little about"
-            " reasoning; compare with a graph without it"
-        )
+        means = "a model that only learns inverses scores high, so the figures say little about reasoning"
     # In a dense graph a reverse is no sign of an inverse relation: in Nations nearly every pair is linked somehow.
     if linked >= MANY:
         means += f" (but {100 * linked:.0f} % of all pairs of entities are linked in train, so some of it is density)"
@@ -134,24 +112,14 @@ def _agreeing(graph: KnowledgeGraph, everything: TripleSet, reverse: bool) -> Fi
     """Relations that hold between the same entities, or between the same entities the other way round."""
     pairs, agreement = _agreements(everything, reverse)
     names = graph.relations.names
-    says = "each is the other's reverse" if reverse else "both say the same"
-    concerned = np.isin(everything.triples[:, RELATION], pairs)
-    finding = part_of(
-        "reverse relations" if reverse else "duplicate relations",
-        int(concerned.sum()),
-        len(everything),
-        f"triples have a relation that agrees with another{' the other way round' if reverse else ''}",
-        Scale(
-            none="no relation stands in for another",
-            means=f"in {many(len(pairs), 'pair')} of relations {says}, so a held-out triple of one is often given away"
-            " by the other; keep one of each pair if the figures are to show more than that",
-            warning=MANY,
-        ),
-        [
-            f"{names[one]} and {names[other]} ({100 * share:.0f} %)"
-            for (one, other), share in zip(pairs[:EXAMPLES].tolist(), agreement[:EXAMPLES].tolist(), strict=True)
-        ],
-    )
+    check, says = ("reverse", "each is the other's reverse") if reverse else ("duplicate", "both say the same")
+    concerned = int(np.isin(everything.triples[:, RELATION], pairs).sum())
+    means = f"in {many(len(pairs), 'pair')} of relations {says}, so one gives the other away; keep one of each pair"
+    scale = Scale("no relation stands in for another", means, warning=MANY)
+    what = f"triples have a relation that agrees with another{' the other way round' if reverse else ''}"
+    shown = zip(pairs[:EXAMPLES].tolist(), agreement[:EXAMPLES].tolist(), strict=True)
+    examples = [f"{names[one]} and {names[other]} ({100 * share:.0f} %)" for (one, other), share in shown]
+    finding = part_of(f"{check} relations", concerned, len(everything), what, scale, examples)
     return replace(finding, count=len(pairs))
 
 
@@ -176,19 +144,13 @@ def _self_loops(graph: KnowledgeGraph, everything: TripleSet) -> Finding:
     """Triples whose head is their tail."""
     triples = everything.triples
     loops = np.bincount(triples[triples[:, HEAD] == triples[:, TAIL]][:, RELATION], minlength=len(graph.relations))
-    most = np.argsort(-loops, kind="stable")[: min(EXAMPLES, np.count_nonzero(loops))]
-    return part_of(
-        "self-loops",
-        int(loops.sum()),
-        len(triples),
-        "triples lead from an entity to itself",
-        Scale(
-            none="the irreflexive constraint holds for every relation",
-            means=f"they are of {many(int(np.count_nonzero(loops)), 'relation')}; where they are common the irreflexive"
-            " constraint is not kept, where they are rare it ranks them last; see whether they are meant",
-        ),
-        [f"{graph.relations.names[r]} ({loops[r]:,})" for r in most.tolist()],
-    )
+    relations = int(np.count_nonzero(loops))
+    most = np.argsort(-loops, kind="stable")[: min(EXAMPLES, relations)].tolist()
+    means = f"they are of {many(relations, 'relation')}; the irreflexive constraint ranks them last where they are rare"
+    scale = Scale("the irreflexive constraint holds for every relation", means)
+    examples = [f"{graph.relations.names[r]} ({loops[r]:,})" for r in most]
+    what = "triples lead from an entity to itself"
+    return part_of("self-loops", int(loops.sum()), len(triples), what, scale, examples)
 
 
 def _unseen(graph: KnowledgeGraph) -> Iterator[Finding]:
@@ -196,25 +158,18 @@ def _unseen(graph: KnowledgeGraph) -> Iterator[Finding]:
     total = len(graph.valid) + len(graph.test)
     if not total:
         return
-    for vocabulary, columns, noun, why in (
-        (graph.entities, [HEAD, TAIL], "entities", "such an entity's vector is untrained and no rule reaches it"),
-        (graph.relations, [RELATION], "relations", "such a relation's vector is untrained and no rule has it"),
+    for vocabulary, columns, noun in (
+        (graph.entities, [HEAD, TAIL], "entities"),
+        (graph.relations, [RELATION], "relations"),
     ):
         found, concerned = _new_names(graph, columns, len(vocabulary))
         where = " and ".join(f"{count:,} in {split}" for split, count in concerned.items() if count)
-        yield part_of(
-            f"unseen {noun}",
-            sum(concerned.values()),
-            total,
-            f"valid and test triples have {noun} that train does not",
-            Scale(
-                none="train has something about each",
-                means=f"{where}, of {many(len(found), vocabulary.kind, noun)}; {why}, so these triples rank hardly"
-                " better than by chance and lower the figures",
-                warning=MANY,
-            ),
-            [vocabulary.names[at] for at in found[:EXAMPLES].tolist()],
-        )
+        names = many(len(found), vocabulary.kind, noun)
+        means = f"{where}, of {names}; nothing was learned about them, so these triples rank as by chance"
+        scale = Scale("train has something about each", means, warning=MANY)
+        what = f"valid and test triples have {noun} that train does not"
+        examples = vocabulary.take(found[:EXAMPLES])
+        yield part_of(f"unseen {noun}", sum(concerned.values()), total, what, scale, examples)
 
 
 def _new_names(graph: KnowledgeGraph, columns: list[int], size: int) -> tuple[IntArray, dict[str, int]]:
@@ -235,42 +190,26 @@ def _single(graph: KnowledgeGraph) -> Iterator[Finding]:
     uses = np.bincount(relations, minlength=len(graph.relations))
     # a self-loop is one triple of its entity, not two
     degrees = np.bincount(np.concatenate([heads, tails[tails != heads]]), minlength=len(graph.entities))
-    for check, counts, names, note, why in (
-        ("relations with one triple", uses, graph.relations.names, 0.0, "a rule about such a relation is a guess"),
-        ("entities with one triple", degrees, graph.entities.names, MANY, "what is predicted for them is a guess"),
+    none = "each has more to learn from, or is not in train at all"
+    for noun, counts, vocabulary, note, why in (
+        ("relations", uses, graph.relations, 0.0, "a rule about such a relation is a guess"),
+        ("entities", degrees, graph.entities, MANY, "what is predicted for them is a guess"),
     ):
         rare = np.flatnonzero(counts == 1)
-        kind = check.split()[0]
-        yield part_of(
-            check,
-            len(rare),
-            len(names),
-            f"{kind} have a single triple in train",
-            Scale(
-                none="each has more to learn from, or is not in train at all",
-                means=f"one triple is little to learn from, and {why}",
-                note=note,
-            ),
-            [names[at] for at in rare[:EXAMPLES].tolist()],
-        )
+        scale = Scale(none, f"one triple is little to learn from, and {why}", note)
+        check, what = f"{noun} with one triple", f"{noun} have a single triple in train"
+        yield part_of(check, len(rare), len(vocabulary), what, scale, vocabulary.take(rare[:EXAMPLES]))
 
 
 def _look_alikes(graph: KnowledgeGraph) -> Finding:
     """Names of different entities, or of different relations, that read the same."""
     groups = [group for names in (graph.entities, graph.relations) for group in _alike(names)]
-    return part_of(
-        "look-alike names",
-        sum(map(len, groups)),
-        len(graph.entities) + len(graph.relations),
-        "names differ from another by nothing but spaces or the way that accents are encoded",
-        Scale(
-            none="each name reads like no other",
-            means="names are taken as they are, so each of these is an entity or a relation of its own, and what is"
-            " known of one is not known of the other; where one is meant, write it in one way in the files",
-            warning=SOME,
-        ),
-        [_in_quotes(group[:EXAMPLES]) for group in groups[:EXAMPLES]],
-    )
+    means = "each is an entity or a relation of its own; where one is meant, write it in one way in the files"
+    scale = Scale("each name reads like no other", means, warning=SOME)
+    what = "names differ from another by nothing but spaces or the way that accents are encoded"
+    count, total = sum(map(len, groups)), len(graph.entities) + len(graph.relations)
+    examples = [_in_quotes(group[:EXAMPLES]) for group in groups[:EXAMPLES]]
+    return part_of("look-alike names", count, total, what, scale, examples)
 
 
 def _alike(vocabulary: Vocabulary) -> list[list[str]]:
@@ -294,17 +233,10 @@ def _in_quotes(names: Sequence[str]) -> str:
 
 def _double_lines(graph: KnowledgeGraph) -> Finding:
     """Lines that were dropped when the graph was read."""
-    return part_of(
-        "double lines",
-        graph.duplicates,
-        sum(len(graph.split(split)) for split in SPLITS) + graph.duplicates,
-        "lines repeat another of their split",
-        Scale(
-            none="each triple was given once",
-            means="they were dropped when the graph was read, so the figures do not count them twice; published counts"
-            " of lines are higher by them",
-        ),
-    )
+    lines = sum(len(graph.split(split)) for split in SPLITS) + graph.duplicates
+    means = "they were dropped when the graph was read; published counts of lines are higher by them"
+    scale = Scale("each triple was given once", means)
+    return part_of("double lines", graph.duplicates, lines, "lines repeat another of their split", scale)
 
 
 def _ends(triples: IntArray, entities: int, reverse: bool = False) -> IntArray:
@@ -316,6 +248,11 @@ def _ends(triples: IntArray, entities: int, reverse: bool = False) -> IntArray:
 
 def _text(graph: KnowledgeGraph, triple: IntArray) -> str:
     return f"({', '.join(graph.names(triple))})"
+
+
+def _texts(graph: KnowledgeGraph, triples: IntArray) -> list[str]:
+    """The first triples, as examples."""
+    return [_text(graph, triple) for triple in triples[:EXAMPLES]]
 
 
 def _with_reverse(graph: KnowledgeGraph, triple: IntArray) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from plogicnet.config import Config
-from plogicnet.diagnostics.finding import EXAMPLES, MANY, NEVER, SOME, Checkup, Finding, Level, Scale, graded, part_of
+from plogicnet.diagnostics.finding import EXAMPLES, MANY, SOME, Checkup, Finding, Level, Scale, graded, part_of, verdict
 from plogicnet.diagnostics.graphs import shared
 from plogicnet.evaluation.calibration import Sample, sample
 from plogicnet.evaluation.figures import RankingFigures, Reliability, SplitFigures
@@ -60,36 +60,30 @@ def examine_run(name: str, f: Fitted, config: Config, metrics: Mapping[str, Any]
         *(_hidden(config, len(rules), f.outcome.accepted) if config.em.rules else ()),
         *(_lambda(f.outcome.lambda_, config) if neural is not None and len(rules) else ()),
         *_iterations(f.outcome.history, f.outcome.iteration),
-        *(_probabilities(figures.calibration, _base_rate(labels), config) if figures else ()),
+        *(_probabilities(figures.calibration, labels, config) if figures else ()),
     )
     return Checkup(name, "run", findings, {"split": split})
 
 
 def _evaluated_on(graph: KnowledgeGraph, split: str) -> Iterator[Finding]:
     """Whether the figures are of triples that decided nothing."""
-    check, total = "held-out figures", len(graph.train) + len(graph.valid)
+    total = len(graph.train) + len(graph.valid)
     if graph.held_out:
         share = graph.held_out / total
-        yield Finding(
-            "held-out share",
-            "warning" if share > MANY else "note",
-            graph.held_out,
-            share,
-            f"held-out share: the graph had no valid split, so {graph.held_out:,} of its {total:,} training triples"
-            f" ({100 * share:.1f} %) were held out for λ and calibration and not learned from; give a valid split of"
-            " your own to choose which",
+        message = (
+            f"the graph had no valid split, so {graph.held_out:,} of its {total:,} training triples"
+            f" ({100 * share:.1f} %) were held out for λ and calibration; give a valid split to choose which"
         )
+        yield verdict("held-out share", "warning" if share > MANY else "note", share, message, graph.held_out)
+    check = "held-out figures"
     if split == "test":
-        yield Finding(check, "ok", 0, 0.0, f"{check}: on {len(graph.test):,} test triples, which decided nothing")
+        yield verdict(check, "ok", 0.0, f"on {len(graph.test):,} test triples, which decided nothing")
         return
-    yield Finding(
-        check,
-        "warning",
-        len(graph.valid),
-        1.0,
-        f"{check}: there is no test split, so the figures are of the valid triples that λ and calibration were fitted"
-        " on, and too good; keep a part of the graph for a test split (`--split 0.8,0.1,0.1`)",
+    message = (
+        "there is no test split, so the figures are of the valid triples that λ and calibration were fitted on, and"
+        " too good; keep a part of the graph for a test split (`--split 0.8,0.1,0.1`)"
     )
+    yield verdict(check, "warning", 1.0, message, len(graph.valid))
 
 
 def _tables(graph: KnowledgeGraph, tables: Mapping[str, Table]) -> Iterator[Finding]:
@@ -97,46 +91,26 @@ def _tables(graph: KnowledgeGraph, tables: Mapping[str, Table]) -> Iterator[Find
     if not tables:
         return
     bad = {name: int((~np.isfinite(table.values)).sum()) for name, table in tables.items()}
-    yield part_of(
-        "vectors that are not finite",
-        sum(bad.values()),
-        sum(table.values.size for table in tables.values()),
-        "learned numbers are infinite or not a number",
-        Scale(
-            none="as it should be",
-            means="training diverged; train again with a smaller neural.learning_rate, or fetch the file again",
-            warning=0.0,
-        ),
-        [f"{name}: {count:,}" for name, count in bad.items() if count],
-    )
+    means = "training diverged; train again with a smaller neural.learning_rate, or fetch the file again"
+    scale = Scale("as it should be", means, warning=0.0)
+    what, size = "learned numbers are infinite or not a number", sum(table.values.size for table in tables.values())
+    examples = [f"{name}: {count:,}" for name, count in bad.items() if count]
+    yield part_of("vectors that are not finite", sum(bad.values()), size, what, scale, examples)
     by_entity = [table.values.reshape(len(table.values), -1) for table in tables.values() if table.rows == "entity"]
     if not by_entity:
         return
     vectors = np.concatenate(by_entity, axis=1)
     twins = _equal_rows(vectors)
-    yield part_of(
-        "equal vectors",
-        len(twins),
-        len(vectors),
-        "entities have the vector of another one",
-        Scale(
-            none="each has its own",
-            means="the model cannot tell them apart; train longer (neural.steps), or check that they are in train",
-            note=SOME,
-            warning=MANY,
-        ),
-        [graph.entities.names[at] for at in twins[:EXAMPLES].tolist()],
-    )
+    means = "the model cannot tell them apart; train longer (neural.steps), or check that they are in train"
+    scale = Scale("each has its own", means, SOME, MANY)
+    what, examples = "entities have the vector of another one", graph.entities.take(twins[:EXAMPLES])
+    yield part_of("equal vectors", len(twins), len(vectors), what, scale, examples)
     spread = _spread(vectors)
     alike = spread < SPREAD and len(vectors) > 1
-    yield Finding(
-        "vectors all alike",
-        "warning" if alike else "ok",
-        len(vectors) if alike else 0,
-        float(alike),
-        f"vectors all alike: entities' vectors differ by at most {100 * spread:.2g} % of their size; "
-        + ("they have collapsed; train again with another neural.learning_rate" if alike else "they differ enough"),
-    )
+    meaning = "they have collapsed; train again with another neural.learning_rate" if alike else "they differ enough"
+    message = f"entities' vectors differ by at most {100 * spread:.2g} % of their size; {meaning}"
+    level: Level = "warning" if alike else "ok"
+    yield verdict("vectors all alike", level, float(alike), message, alike * len(vectors))
 
 
 def _equal_rows(table: FloatArray) -> IntArray:
@@ -160,23 +134,15 @@ def _scores(judged: Judged, neural: bool) -> Iterator[Finding]:
     kinds += [("probability", judged.probability, f"see the findings about {'scores' if neural else 'rules'}")]
     # Rules alone give most candidates the same probability, that of a triple that no rule reaches.
     often = HALF if neural else 1.0
+    few = "too few to matter" if neural else "those that no rule reaches are tied without a neural model"
     for noun, values, advice in kinds:
         most = _commonest(judged.triples[:, RELATION], values)
-        every = most == len(values)
-        yield part_of(
-            "constant scores" if noun == "score" else "constant probabilities",
-            most,
-            len(values),
-            f"sampled triples have the commonest {noun} of their relation",
-            Scale(
-                none=f"the {noun} tells triples apart",
-                means=f"{'all' if every else 'most'} triples are tied, so their ranks are arbitrary and no {noun} means"
-                f" anything; {advice}",
-                few="too few to matter" if neural else "those that no rule reaches are tied without a neural model",
-                note=often,
-                warning=often if every or neural else NEVER,
-            ),
-        )
+        tied = "all" if most == len(values) else "most"
+        means = f"{tied} triples are tied, so their ranks are arbitrary and no {noun} means anything; {advice}"
+        scale = Scale(f"the {noun} tells triples apart", means, often, often, few)
+        check = "constant scores" if noun == "score" else "constant probabilities"
+        what = f"sampled triples have the commonest {noun} of their relation"
+        yield part_of(check, most, len(values), what, scale)
 
 
 def _commonest(relations: IntArray, values: FloatArray) -> int:
@@ -207,18 +173,15 @@ def _ties(rankings: Mapping[str, RankingFigures], system: System) -> Finding:
     wide = [name for name, (high, low) in ends.items() if high - low >= TIE]
     widest = max((high - low for high, low in ends.values()), default=0.0)
     alone = NEURAL not in rankings
-    level: Level = "ok" if not wide else graded(widest, TIE, NEVER if alone else WIDE_TIE)
-    meaning = "too few to matter"
-    if wide and alone:
-        meaning = "without a neural model all triples that no rule reaches are tied; " + system.instead_of_rules_alone()
-    elif wide:
-        meaning = (
-            "many candidates are tied with the true one, so the figures depend on how ties are broken; see the findings"
-            " about scores and vectors, and compare the optimistic and pessimistic figures"
-        )
-    message = f"ties: MRR differs by up to {widest:.3f} between optimistic and pessimistic ranks; {meaning}"
+    if not wide:
+        meaning = "too few to matter"
+    elif alone:
+        meaning = "without a neural model all triples that no rule reaches are tied; " + system.instead_of_rules_alone
+    else:
+        meaning = "many are tied with the true one; compare the optimistic and pessimistic figures, see the vectors"
+    message = f"MRR differs by up to {widest:.3f} between optimistic and pessimistic ranks; {meaning}"
     examples = (f"{name}: {ends[name][0]:.3f} to {ends[name][1]:.3f}" for name in wide)
-    return Finding("ties", level, len(wide), widest, message, tuple(examples))
+    return verdict("ties", graded(widest, TIE, math.inf if alone else WIDE_TIE), widest, message, len(wide), examples)
 
 
 def _learn_more(config: Config) -> str:
@@ -230,73 +193,39 @@ def _chance(mrr: float, entities: int, advice: str) -> Finding:
     """Whether the ranks are better than random ones."""
     random = float((1.0 / np.arange(1, entities + 1)).mean())
     bad = not mrr > 2 * random
-    return Finding(
-        "better than chance",
-        "warning" if bad else "ok",
-        int(bad),
-        None,
-        f"better than chance: MRR is {mrr:.3f}, a random ranking would give about {random:.3f}; "
-        + (f"nothing was learned: {advice}, and check the graph with `plogicnet doctor GRAPH`" if bad else "it is"),
-    )
+    meaning = f"nothing was learned: {advice}, and check the graph with `plogicnet doctor GRAPH`" if bad else "it is"
+    message = f"MRR is {mrr:.3f}, a random ranking would give about {random:.3f}; {meaning}"
+    return verdict("better than chance", "warning" if bad else "ok", None, message)
 
 
 def _better_together(alone: float, both: float) -> Finding:
     """Whether rules and neural model together are worse than the neural model alone."""
-    loss = alone - both
-    level = graded(loss, DROP, WIDE_DROP)
-    return Finding(
-        "worse than the neural model alone",
-        level,
-        int(level != "ok"),
-        max(loss, 0.0),
-        f"worse than the neural model alone: MRR is {both:.3f} together and {alone:.3f} by the neural model alone; "
-        + (
-            "the rules do no harm"
-            if level == "ok"
-            else "the rules do harm here: a larger valid split chooses λ better, a higher rules.min_precision leaves"
-            " poor rules out"
-        ),
-    )
+    level = graded(alone - both, DROP, WIDE_DROP)
+    harm = "the rules do harm: give a larger valid split for λ, or leave poor rules out by rules.min_precision"
+    meaning = "the rules do no harm" if level == "ok" else harm
+    message = f"MRR is {both:.3f} together and {alone:.3f} by the neural model alone; {meaning}"
+    return verdict("worse than the neural model alone", level, max(alone - both, 0.0), message)
 
 
 def _weights(rules: RuleTable, system: System, l2: float) -> Iterator[Finding]:
     """Weights that are larger than the triples justify, or that mean nothing."""
     huge = np.abs(rules.weight) >= HUGE
-    yield part_of(
-        "huge weights",
-        int(huge.sum()),
-        len(rules),
-        f"rules have a weight of {HUGE:g} or more, positive or negative",
-        Scale(
-            none="as it should be",
-            means="one such grounding decides alone, which no number of triples can justify; a larger"
-            f" {system.weight_setting} keeps them small",
-            warning=SOME,
-        ),
-        _weighted(rules, huge),
-    )
+    means = f"one such grounding decides alone; a larger {system.weight_setting} keeps them small"
+    what = f"rules have a weight of {HUGE:g} or more, positive or negative"
+    yield _of_rules("huge weights", rules, huge, what, Scale("as it should be", means, warning=SOME))
     if system.standard_errors:
         yield from _learned(rules, l2)
-    missed = rules.hits == 0
-    yield part_of(
-        "rules without a hit",
-        int(missed.sum()),
-        len(rules),
-        "rules lack an observed conclusion",
-        Scale(
-            none="each has been right at least once",
-            means="nothing observed speaks for them; check that they are not the wrong way round, or take them out",
-            warning=HALF,
-        ),
-        _weighted(rules, missed),
-    )
+    means = "nothing observed speaks for them; check that they are not the wrong way round, or take them out"
+    scale = Scale("each has been right at least once", means, warning=HALF)
+    yield _of_rules("rules without a hit", rules, rules.hits == 0, "rules lack an observed conclusion", scale)
 
 
-def _weighted(rules: RuleTable, rows: BoolArray) -> list[str]:
-    """Some rules with their weights, the largest first."""
+def _of_rules(check: str, rules: RuleTable, rows: BoolArray, what: str, scale: Scale) -> Finding:
+    """A finding about some of the rules; examples are those of the largest weights."""
     found = np.flatnonzero(rows)
-    found = found[np.argsort(-np.abs(rules.weight[found]), kind="stable")]
-    return [f"{rules.weight[at]:.3g}: {rules.rules[at]}" for at in found[:EXAMPLES].tolist()]
+    largest = found[np.argsort(-np.abs(rules.weight[found]), kind="stable")][:EXAMPLES]
+    examples = [f"{rules.weight[at]:.3g}: {rules.rules[at]}" for at in largest.tolist()]
+    return part_of(check, len(found), len(rules), what, scale, examples)
 
 
 def _learned(rules: RuleTable, l2: float) -> Iterator[Finding]:
@@ -304,64 +233,38 @@ def _learned(rules: RuleTable, l2: float) -> Iterator[Finding]:
     learned = np.isfinite(rules.weight) & ~rules.fixed
     # Without a prior, a weight that the triples do not determine has an infinite standard error.
     unsure = learned & (rules.standard_error >= (AT_THE_PRIOR / math.sqrt(l2) if l2 else HUGE))
-    yield part_of(
-        "weights that the triples do not tell",
-        int(unsure.sum()),
-        len(rules),
-        "rules have a standard error that is the prior's own, or more",
-        Scale(
-            none="the triples determine each weight",
-            means="their weights are guesses; raise rules.min_support, and do not read anything into them",
-            note=MANY,
-            warning=HALF,
-        ),
-        _weighted(rules, unsure),
-    )
+    means = "their weights are guesses; raise rules.min_support, and do not read anything into them"
+    scale = Scale("the triples determine each weight", means, MANY, HALF)
+    what = "rules have a standard error that is the prior's own, or more"
+    yield _of_rules("weights that the triples do not tell", rules, unsure, what, scale)
     still = bool(learned.any()) and float(np.abs(rules.weight[learned]).max()) < STILL
-    yield Finding(
-        "weights at their start",
-        "warning" if still else "ok",
-        int(learned.sum()) if still else 0,
-        float(still),
-        "weights at their start: "
-        + (
+    message = "the learned weights have moved from 0; learning took place"
+    if still:
+        message = (
             "no learned weight has moved from 0, so the rules have no effect; more mln.gradient.iterations, a larger"
             " mln.gradient.step, or mln.solver=newton"
-            if still
-            else "the learned weights have moved from 0; learning took place"
-        ),
-    )
+        )
+    count = int(learned.sum()) if still else 0
+    yield verdict("weights at their start", "warning" if still else "ok", float(still), message, count)
 
 
 def _hidden(config: Config, rules: int, accepted: BoolArray) -> Iterator[Finding]:
     """Whether the rules conclude anything about triples that are not observed."""
-    check, found, taken, system = "hidden triples", len(accepted), int(accepted.sum()), system_of(config)
+    found, taken, system = len(accepted), int(accepted.sum()), system_of(config)
     level: Level = "ok"
-    own = system.about_hidden(config, found, taken) if rules and found else None
     if not rules:
         level, message = "warning", f"there is no rule, so this is {system.without_rules(config)}; {MORE_RULES}"
     elif not found:
-        level = "warning"
-        message = (
-            "no rule concludes a triple that is not observed, so the rules can add nothing; a lower"
-            " rules.min_precision keeps rules that do"
-        )
-    elif own:
-        message = own
+        level, message = "warning", "no rule concludes anything new; a lower rules.min_precision keeps rules that do"
+    elif system.about_hidden:
+        message = system.about_hidden.format(found=found)
     elif not config.em.neural:
-        message = (
-            f"{taken:,} of {found:,} are taken as true (p_w of {config.em.tau_triplet:g} or more); the rules rank by"
-            " themselves, and teach no vectors"
-        )
+        message = f"{taken:,} of {found:,} are taken as true; the rules rank by themselves, and teach no vectors"
     elif taken < FEW * found:
-        level = "note"
-        message = (
-            f"only {taken:,} of {found:,} were accepted, so the rules taught the neural model hardly anything; a lower"
-            " em.tau_triplet accepts more"
-        )
+        level, message = "note", f"only {taken:,} of {found:,} were accepted; a lower em.tau_triplet accepts more"
     else:
         message = f"{taken:,} of {found:,} were accepted; the rules teach the neural model these"
-    yield Finding(check, level, found, taken / found if found else None, f"{check}: {message}")
+    yield verdict("hidden triples", level, taken / found if found else None, message, found)
 
 
 def _lambda(chosen: float, config: Config) -> Iterator[Finding]:
@@ -369,20 +272,16 @@ def _lambda(chosen: float, config: Config) -> Iterator[Finding]:
     grid = sorted(set(config.em.lambda_grid))
     if config.em.lambda_ != "auto" or len(grid) < 2:
         return
-    check, ends = "λ at the end of its grid", chosen >= grid[-1] or chosen <= grid[0]
-    if chosen >= grid[-1]:
+    largest, smallest = chosen >= grid[-1], chosen <= grid[0]
+    meaning = "a best one lies between the ends"
+    if largest:
         meaning = "the largest was best on validation, and a larger one may be better: extend em.lambda_grid"
-    elif not ends:
-        meaning = "a best one lies between the ends"
-    elif chosen:
+    elif smallest and chosen:
         meaning = "the smallest was best on validation, and a smaller one may be better: extend em.lambda_grid"
-    else:
-        meaning = (
-            "the smallest was best on validation: the rules add nothing to the ranks there, so check that they are any"
-            " good (`plogicnet rules`)"
-        )
-    message = f"{check}: λ is {chosen:g}, chosen from {grid[0]:g} to {grid[-1]:g}; {meaning}"
-    yield Finding(check, "note" if ends else "ok", int(ends), None, message)
+    elif smallest:
+        meaning = "the smallest was best: the rules add nothing to the ranks, so check them (`plogicnet rules`)"
+    message = f"λ is {chosen:g}, chosen from {grid[0]:g} to {grid[-1]:g}; {meaning}"
+    yield verdict("λ at the end of its grid", "note" if largest or smallest else "ok", None, message)
 
 
 def _iterations(history: Sequence[Iteration], kept: int) -> Iterator[Finding]:
@@ -393,59 +292,33 @@ def _iterations(history: Sequence[Iteration], kept: int) -> Iterator[Finding]:
     best = int(np.argmax(merits))
     loss = merits[best] - merits[kept - 1]
     level = graded(loss, DROP, WIDE_DROP)
-    yield Finding(
-        "EM iterations that got worse",
-        level,
-        sum(after < before for before, after in pairwise(merits)),
-        loss,
-        f"EM iterations that got worse: iteration {kept} was kept, with MRR {merits[kept - 1]:.3f} on validation; "
-        + (
-            "none was better by more than noise"
-            if level == "ok"
-            else f"iteration {best + 1} had {merits[best]:.3f}, so train with em.patience=1, which keeps the best, or"
-            f" with em.iterations={best + 1}"
-        ),
-        tuple(f"iteration {at}: {merit:.3f}" for at, merit in enumerate(merits[:EXAMPLES], 1)),
-    )
+    meaning = "none was better by more than noise"
+    if level != "ok":
+        better = f"iteration {best + 1} had {merits[best]:.3f}"
+        meaning = f"{better}, so train with em.patience=1, which keeps the best, or with em.iterations={best + 1}"
+    message = f"iteration {kept} was kept, with MRR {merits[kept - 1]:.3f} on validation; {meaning}"
+    worse = sum(after < before for before, after in pairwise(merits))
+    examples = (f"iteration {at}: {merit:.3f}" for at, merit in enumerate(merits[:EXAMPLES], 1))
+    yield verdict("EM iterations that got worse", level, loss, message, worse, examples)
 
 
-def _base_rate(labels: Sample) -> float:
-    """The share of the candidates that is true."""
-    return float(labels.count @ labels.label / labels.count.sum())
-
-
-def _probabilities(quality: Reliability, base: float, config: Config) -> Iterator[Finding]:
+def _probabilities(quality: Reliability, labels: Sample, config: Config) -> Iterator[Finding]:
     """Whether probabilities are better than the base rate, and whether they are calibrated."""
+    base = float(labels.count @ labels.label / labels.count.sum())
     plain, before = base * (1 - base), quality.uncalibrated.brier if quality.uncalibrated else math.inf
     level: Level = "ok"
     meaning = "they are better than that"
     if not quality.brier < plain:
         level = "warning"
         meaning = (
-            f"the base rate alone does as well, so do not show these probabilities to anyone; {_learn_more(config)}, or"
-            " give a larger valid split"
+            f"the base rate alone does as well, so do not use them; {_learn_more(config)}, or have more valid triples"
         )
     elif round(quality.brier, 4) > round(before, 4):  # as far as it is shown
         level, meaning = "note", "calibration made them worse: valid and test differ, or the valid split is too small"
-    yield Finding(
-        "probabilities",
-        level,
-        int(level != "ok"),
-        quality.brier,
-        f"probabilities: Brier score {quality.brier:.4f}, of the base rate alone {plain:.4f}, uncalibrated"
-        f" {before:.4f}; {meaning}",
-    )
+    scores = f"Brier score {quality.brier:.4f}, of the base rate alone {plain:.4f}, uncalibrated {before:.4f}"
+    yield verdict("probabilities", level, quality.brier, f"{scores}; {meaning}")
     level = graded(quality.ece, HALF * base, base)
-    yield Finding(
-        "calibration",
-        level,
-        int(level != "ok"),
-        quality.ece,
-        f"calibration: probabilities are off by {quality.ece:.4f} on average, where {base:.4f} of the candidates are"
-        " true; "
-        + (
-            "they are calibrated"
-            if level == "ok"
-            else "0.9 does not mean nine in ten here, so use them for their order alone, or give a larger valid split"
-        ),
-    )
+    off = "0.9 does not mean nine in ten, so use them for their order alone, or give a larger valid split"
+    meaning = "they are calibrated" if level == "ok" else off
+    message = f"off by {quality.ece:.4f} on average, where {base:.4f} of the candidates are true; {meaning}"
+    yield verdict("calibration", level, quality.ece, message)

@@ -15,24 +15,16 @@ SHARE = 4
 """So many times what a batch takes must be free; else the batch is smaller."""
 
 
-def device_of(neural: NeuralModel | None) -> torch.device:
-    """Where a neural model's scores will be; the CPU without one.
+def queries_at_once(neural: NeuralModel | None, entities: int, batch_memory_mb: int = 0) -> int:
+    """How many queries make a batch: by what each takes while its candidates are ordered, the model's part included.
 
     Example:
-        >>> device_of(None)
-        device(type='cpu')
+        >>> queries_at_once(None, 2**14, batch_memory_mb=3)
+        3
     """
-    return torch.device("cpu") if neural is None else neural.device
-
-
-def query_bytes(neural: NeuralModel | None, entities: int) -> int:
-    """What one query takes while its candidates are ordered, the model's own part included.
-
-    Example:
-        >>> query_bytes(None, 10)
-        640
-    """
-    return max(BYTES_PER_CANDIDATE * entities, 0 if neural is None else neural.bytes_per_query)
+    if neural is None:
+        return batch_size(BYTES_PER_CANDIDATE * entities, torch.device("cpu"), batch_memory_mb)
+    return batch_size(max(BYTES_PER_CANDIDATE * entities, neural.bytes_per_query), neural.device, batch_memory_mb)
 
 
 def free_bytes(device: torch.device) -> int:

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from scipy import special
 
-from plogicnet.evaluation.design import sparse_design
 from plogicnet.evaluation.figures import Bin, Reliability
+from plogicnet.evaluation.scaling import sparse_design
 from plogicnet.graph import HEAD, TAIL, BoolArray, FloatArray, IntArray, KnowledgeGraph, TripleSet
 from plogicnet.mln import Pseudolikelihood, RuleScores, newton
 from plogicnet.neural.protocol import NeuralModel

@@ -5,6 +5,7 @@ from functools import partial
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from plogicnet.evaluation.orders import Scored
 from plogicnet.graph import BoolArray, FloatArray, IntArray, Side
@@ -56,17 +57,17 @@ class Candidates:
         barred: which of them a constraint rules out.
     """
 
-    score: torch.Tensor
-    asked: torch.Tensor
-    base: torch.Tensor
-    rivals: torch.Tensor
-    starts: torch.Tensor
-    owner: torch.Tensor
-    entity: torch.Tensor
+    score: Tensor
+    asked: Tensor
+    base: Tensor
+    rivals: Tensor
+    starts: Tensor
+    owner: Tensor
+    entity: Tensor
     special: Scored
-    barred: torch.Tensor
+    barred: Tensor
 
-    def last_of_best(self, n: int) -> torch.Tensor:
+    def last_of_best(self, n: int) -> Tensor:
         """The last two of each query's n highest scores: (queries, 2)."""
         best = torch.topk(self.score, min(n, self.score.shape[1]), dim=1).values
         return torch.nn.functional.pad(best, (1, 0), value=torch.inf)[:, -2:]
@@ -121,19 +122,13 @@ def _special(
     reached += owners * entities
     barred = np.flatnonzero(rules.forbidden(np.stack([known, queries.relations, known], axis=1)))
     barred = barred * entities + known[barred]
-    more = [places for places in (barred, _unscorable(neural, known)) if len(places)]
-    special = np.unique(np.concatenate([reached, *more])) if more else reached
+    special = np.unique(np.concatenate([reached, barred])) if len(barred) else reached
+    if neural is not None and (unscorable := neural.unscorable).any():
+        special = np.union1d(special, np.flatnonzero(unscorable[known][:, None] | unscorable))
     special = special[_find(left_out, special) < 0]
     row = _find(reached, special)
     evidence = np.where(row >= 0, np.append(log_odds - rules.base[queries.relations][owners], 0.0)[row], 0.0)
     return special, evidence, row >= 0, _find(barred, special) >= 0
-
-
-def _unscorable(neural: NeuralModel | None, known: IntArray) -> IntArray:
-    """The places of candidates without a score."""
-    if neural is None or not (unscorable := neural.unscorable).any():
-        return NOTHING[0]
-    return np.flatnonzero(unscorable[known][:, None] | unscorable)
 
 
 def _find(places: IntArray, wanted: IntArray) -> IntArray:
@@ -144,6 +139,6 @@ def _find(places: IntArray, wanted: IntArray) -> IntArray:
     return np.where(places[at] == wanted, at, -1)
 
 
-def to(device: torch.device, array: "np.ndarray[tuple[int, ...], np.dtype[np.generic]]") -> torch.Tensor:
+def to(device: torch.device, array: "np.ndarray[tuple[int, ...], np.dtype[np.generic]]") -> Tensor:
     """An array as a tensor on a device."""
     return torch.from_numpy(np.ascontiguousarray(array)).to(device)

@@ -9,14 +9,15 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import torch
 from numba import njit
+from torch import Tensor
 
 from plogicnet.graph import BoolArray, FloatArray, IntArray
 
 ROWS_AT_ONCE = 64
-Counts = tuple[torch.Tensor, torch.Tensor]
+Counts = tuple[Tensor, Tensor]
 
 
-def count_scores(scores: torch.Tensor, rows: torch.Tensor, at: torch.Tensor) -> Counts:
+def count_scores(scores: Tensor, rows: Tensor, at: Tensor) -> Counts:
     """For each (row, value): how many scores of the row are greater, and how many equal.
 
     Example:
@@ -25,19 +26,11 @@ def count_scores(scores: torch.Tensor, rows: torch.Tensor, at: torch.Tensor) -> 
     """
     if scores.device.type != "cpu":
         return count_scores_in_tensors(scores, rows, at)
-    above, equal = torch.empty_like(rows), torch.empty_like(rows)
-    arrays = [x.numpy() for x in (scores, rows, at, above, equal)]
-    spread(lambda start: _count_scores(start, *arrays), len(rows))
-    return above, equal
+    return _compiled(_count_scores, rows, scores, rows, at)
 
 
 def count_keys(
-    starts: torch.Tensor,
-    first: torch.Tensor,
-    second: torch.Tensor,
-    rows: torch.Tensor,
-    own_first: torch.Tensor,
-    own_second: torch.Tensor,
+    starts: Tensor, first: Tensor, second: Tensor, rows: Tensor, own_first: Tensor, own_second: Tensor
 ) -> Counts:
     """For each row and its own pair of keys: how many pairs of the row's range are greater, and how many equal.
 
@@ -50,25 +43,17 @@ def count_keys(
     """
     if first.device.type != "cpu":
         return count_keys_in_tensors(starts, first, second, rows, own_first, own_second)
-    above, equal = torch.empty_like(rows), torch.empty_like(rows)
-    arrays = [x.numpy() for x in (starts, first, second, rows, own_first, own_second, above, equal)]
-    spread(lambda start: _count_keys(start, *arrays), len(rows))
-    return above, equal
+    return _compiled(_count_keys, rows, starts, first, second, rows, own_first, own_second)
 
 
-def count_scores_in_tensors(scores: torch.Tensor, rows: torch.Tensor, at: torch.Tensor) -> Counts:
+def count_scores_in_tensors(scores: Tensor, rows: Tensor, at: Tensor) -> Counts:
     """`count_scores` where there is no compiled code."""
     own = scores[rows]
     return (own > at[:, None]).sum(1), (own == at[:, None]).sum(1)
 
 
 def count_keys_in_tensors(
-    starts: torch.Tensor,
-    first: torch.Tensor,
-    second: torch.Tensor,
-    rows: torch.Tensor,
-    own_first: torch.Tensor,
-    own_second: torch.Tensor,
+    starts: Tensor, first: Tensor, second: Tensor, rows: Tensor, own_first: Tensor, own_second: Tensor
 ) -> Counts:
     """`count_keys` where there is no compiled code."""
     lengths = starts.diff()[rows]
@@ -79,6 +64,13 @@ def count_keys_in_tensors(
     level = (one == own_one) & (two == own_two)
     none = torch.zeros_like(rows)
     return none.index_add(0, owner, better.long()), none.index_add(0, owner, level.long())
+
+
+def _compiled(kernel: Callable[..., None], rows: Tensor, *operands: Tensor) -> Counts:
+    above, equal = torch.empty_like(rows), torch.empty_like(rows)
+    arrays = [x.numpy() for x in (*operands, above, equal)]
+    spread(lambda start: kernel(start, *arrays), len(rows))
+    return above, equal
 
 
 def spread(work: Callable[[int], None], rows: int) -> None:

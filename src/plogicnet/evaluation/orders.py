@@ -2,14 +2,17 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, Protocol
+from typing import Literal
 
 import torch
 from scipy import special
+from torch import Tensor
 
 from plogicnet.evaluation.calibration import Calibration
 
 Combine = Literal["probability", "log_odds"]
+Keys = tuple[Tensor, Tensor]
+"""Candidates are ordered by the first, and among equals by the second."""
 
 
 @dataclass(frozen=True)
@@ -23,68 +26,30 @@ class Scored:
         reached: whether a rule reaches it.
     """
 
-    score: torch.Tensor
-    base: torch.Tensor
-    evidence: torch.Tensor
-    reached: torch.Tensor
+    score: Tensor
+    base: Tensor
+    evidence: Tensor
+    reached: Tensor
 
     @classmethod
-    def plain(cls, score: torch.Tensor, base: torch.Tensor) -> "Scored":
+    def plain(cls, score: Tensor, base: Tensor) -> "Scored":
         """Candidates that no rule reaches."""
         return cls(score, base, torch.zeros_like(base), torch.zeros_like(base, dtype=torch.bool))
 
     @cached_property
-    def wide_score(self) -> torch.Tensor:
+    def wide_score(self) -> Tensor:
         """The scores in float64, in which keys are compared; a candidate without a score is below the others."""
         return torch.where(torch.isnan(self.score), -torch.inf, self.score.double())
 
     @cached_property
-    def q(self) -> torch.Tensor:
+    def q(self) -> Tensor:
         """Q of each candidate."""
         return sigmoid(self.wide_score)
 
     @cached_property
-    def p_w(self) -> torch.Tensor:
+    def p_w(self) -> Tensor:
         """p_w of each candidate."""
         return sigmoid(self.base + self.evidence)
-
-
-@dataclass(frozen=True)
-class Keys:
-    """Two keys per candidate: candidates are ordered by the first, and among equals by the second."""
-
-    first: torch.Tensor
-    second: torch.Tensor
-
-    def barring(self, barred: torch.Tensor) -> "Keys":
-        """The same with some candidates below all others."""
-        return Keys(self.first.masked_fill(barred, -torch.inf), self.second.masked_fill(barred, -torch.inf))
-
-
-class Order(Protocol):
-    """A way of ordering the candidates of a query.
-
-    Of two candidates that no rule reaches, the one with the higher score is never below.
-    """
-
-    @property
-    def neural(self) -> bool:
-        """Whether the neural model is used."""
-
-    @property
-    def constraint(self) -> bool:
-        """Whether irreflexive constraints put (e, r, e) last."""
-
-    @property
-    def window(self) -> int:
-        """How many of the neural model's best are ordered; the others stay below. 0: all candidates are ordered."""
-
-    @property
-    def whole_triples(self) -> bool:
-        """Whether scores are those of whole triples (`score_answers`) instead of those of answers (`score_all`)."""
-
-    def levels(self, of: Scored) -> list[torch.Tensor]:
-        """What candidates are ordered by: the first, among its equals the second, and so on; before constraints."""
 
 
 @dataclass(frozen=True)
@@ -117,25 +82,20 @@ class Combination:
         """Re-ranking by the score alone, or without scores, changes nothing."""
         return self.rerank if self.neural and not self.by_score else 0
 
-    def keys(self, of: Scored) -> Keys:
-        """The keys by which candidates are ordered, before constraints and re-ranking.
+    def levels(self, of: Scored) -> Keys:
+        """What candidates are ordered by, before constraints and re-ranking.
 
         λ = 0 is the raw score itself, so that pLogicNet* with λ = 0 is exactly pLogicNet. Else the first key is
         σ(s) + λ·p_w in float64 (Eq. 10) and the raw score breaks the ties that σ's saturation makes.
         """
         score = of.wide_score
         if not self.neural:
-            return Keys(of.p_w, of.evidence)  # log-odds differ where p_w rounds to one
+            return of.p_w, of.evidence  # log-odds differ where p_w rounds to one
         if self.rule_share == 0:
-            return Keys(score, score)
+            return score, score
         if self.combine == "probability":
-            return Keys(of.q + self.rule_share * of.p_w, score)
-        return Keys(score + self.rule_share * of.evidence, score)
-
-    def levels(self, of: Scored) -> list[torch.Tensor]:
-        """Both keys."""
-        keys = self.keys(of)
-        return [keys.first, keys.second]
+            return of.q + self.rule_share * of.p_w, score
+        return score + self.rule_share * of.evidence, score
 
 
 @dataclass(frozen=True)
@@ -154,14 +114,24 @@ class ByProbability:
     neural = constraint = whole_triples = True
     window = 0
 
-    def levels(self, of: Scored) -> list[torch.Tensor]:
+    def levels(self, of: Scored) -> list[Tensor]:
         """The probability, then the keys of the combination."""
         reached = of.reached.double()
         odds = self.calibration.log_odds(of.score.double(), of.p_w * reached, reached)
         return [sigmoid(odds), *self.ties.levels(of)]
 
 
-def sigmoid(x: torch.Tensor) -> torch.Tensor:
+Order = Combination | ByProbability
+"""A way of ordering the candidates of a query: of two that no rule reaches, one with a higher score is never below.
+
+Its `levels` are what candidates are ordered by: the first, among its equals the second, and so on. `neural` says
+whether the neural model is used, `constraint` whether irreflexive constraints put (e, r, e) last, `window` how many of
+the neural model's best are ordered (the others stay below; 0: all are ordered), and `whole_triples` whether scores are
+those of whole triples (`score_answers`) instead of those of answers (`score_all`).
+"""
+
+
+def sigmoid(x: Tensor) -> Tensor:
     """σ by which equal numbers have equal values: torch's own on a CPU rounds the last few of a tensor differently.
 
     Example:

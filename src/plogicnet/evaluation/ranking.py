@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from plogicnet.evaluation.batches import batch_size, device_of, in_batches, query_bytes
+from plogicnet.evaluation.batches import in_batches, queries_at_once
 from plogicnet.evaluation.candidates import Candidates, Queries, score_candidates, to
 from plogicnet.evaluation.counting import Counts, count_keys, count_scores
 from plogicnet.evaluation.figures import Ranks
@@ -53,24 +54,21 @@ def rank(
     """
     triples = graph.split(split)
     found = {name: np.zeros((len(triples), 2, 2), dtype=np.int64) for name in orders}
-    size = batch_size(query_bytes(neural, len(graph.entities)), device_of(neural), batch_memory_mb)
+    size = queries_at_once(neural, len(graph.entities), batch_memory_mb)
+
+    def work(side: Side, answers: Answers, by_query: IntArray, start: int, stop: int) -> None:
+        rows = by_query[start:stop]
+        contest = _contest(triples[rows], side, answers, neural, rules, orders.values())
+        counted = torch.stack([torch.stack(contest.count(o), 1) for o in orders.values()]).cpu().numpy()
+        for name, counts in zip(orders, counted, strict=True):
+            found[name][rows, SIDES.index(side)] = counts
+        advance(stop - start)
+
     with progress(f"ranking {split}, queries", 2 * len(triples)) as advance:
         for side in SIDES:
             answers = graph.known(list(filtered) or filter_splits(split), side)
-            known = TAIL if side == "head" else HEAD
-            by_query = np.lexsort((triples[:, known], triples[:, RELATION]))
-
-            def work(
-                start: int, stop: int, side: Side = side, answers: Answers = answers, order: IntArray = by_query
-            ) -> None:
-                rows = order[start:stop]
-                contest = _contest(triples[rows], side, answers, neural, rules, orders.values())
-                counted = torch.stack([torch.stack(contest.count(o), 1) for o in orders.values()]).cpu().numpy()
-                for name, counts in zip(orders, counted, strict=True):
-                    found[name][rows, SIDES.index(side)] = counts
-                advance(stop - start)
-
-            in_batches(work, len(triples), size)
+            by_query = np.lexsort((triples[:, TAIL if side == "head" else HEAD], triples[:, RELATION]))
+            in_batches(partial(work, side, answers, by_query), len(triples), size)
     return {name: Ranks(counts[:, :, 0], counts[:, :, 1]) for name, counts in found.items()}
 
 
@@ -90,11 +88,11 @@ class Contest:
     """
 
     candidates: Candidates
-    row: torch.Tensor
+    row: Tensor
     truth: Scored
-    lifted: torch.Tensor
-    barred: torch.Tensor
-    best: Mapping[int, torch.Tensor]
+    lifted: Tensor
+    barred: Tensor
+    best: Mapping[int, Tensor]
 
     def count(self, order: Combination) -> Counts:
         """How many candidates are above each truth, and how many level with it."""
@@ -111,26 +109,25 @@ class Contest:
         """
         before, last = self.best[order.window].unbind(1)
         score, last_here = self.truth.score, last[self.row]
-        moves, counts = (score > last_here), self._all(replace(order, rule_share=0.0))
-        for here, least in ((moves, before), (score == last_here, last)):
-            inside = self._all(order, least)
-            counts = (torch.where(here, inside[0], counts[0]), torch.where(here, inside[1], counts[1]))
-        return counts
+        better, level = self._all(replace(order, rule_share=0.0))
+        for here, least in ((score > last_here, before), (score == last_here, last)):
+            better_inside, level_inside = self._all(order, least)
+            better, level = torch.where(here, better_inside, better), torch.where(here, level_inside, level)
+        return better, level
 
-    def _all(self, order: Combination, least: torch.Tensor | None = None) -> Counts:
+    def _all(self, order: Combination, least: Tensor | None = None) -> Counts:
         """The counts among all candidates, or among those that score no less than a least score of each query."""
         there = self.candidates
-        own, special = order.keys(self.truth), order.keys(there.special)
-        if order.constraint:
-            special = special.barring(there.barred)
+        own, (first, second) = order.levels(self.truth), order.levels(there.special)
+        last = there.barred & order.constraint
         if least is not None:
-            special = special.barring(there.special.score < least[there.owner])
+            last = last | (there.special.score < least[there.owner])
+        first, second = first.masked_fill(last, -torch.inf), second.masked_fill(last, -torch.inf)
         above, level = self._plain(order, own, least)
-        ranges = there.starts, special.first, special.second
-        more_above, more_level = count_keys(*ranges, self.row, own.first, own.second)
+        more_above, more_level = count_keys(there.starts, first, second, self.row, *own)
         return above + more_above, level + more_level
 
-    def _plain(self, order: Combination, own: Keys, least: torch.Tensor | None) -> Counts:
+    def _plain(self, order: Combination, own: Keys, least: Tensor | None) -> Counts:
         """The counts among plain candidates.
 
         A truth that is plain itself is beaten by every higher score, in every order. For one that a rule reaches, the
@@ -138,18 +135,18 @@ class Contest:
         """
         if not order.neural:
             plain = (self.candidates.rivals - self.candidates.starts.diff())[self.row]
-            first = order.keys(Scored.plain(self.truth.score, self.truth.base)).first
-            return plain * (first > own.first), plain * (first == own.first)
+            first = order.levels(Scored.plain(self.truth.score, self.truth.base))[0]
+            return plain * (first > own[0]), plain * (first == own[0])
         above, level = self._by_score
         at = self.lifted
         if order.by_score or not len(at):
             return above, level
-        own, row, truth = Keys(own.first[at], own.second[at]), self.row[at], self.truth.score[at]
-        limit = _limit(order, own, self.truth.base[at])
+        own, row, base = (own[0][at], own[1][at]), self.row[at], self.truth.base[at]
+        limit = _limit(order, own, base)
         if least is not None:
             limit = torch.maximum(limit, torch.nextafter(least[row], least.new_tensor(-torch.inf)))
         more, same = count_scores(self.candidates.score, row, limit)
-        equal = order.keys(Scored.plain(truth, self.truth.base[at])).first == own.first
+        equal = order.levels(Scored.plain(self.truth.score[at], base))[0] == own[0]
         return above.index_copy(0, at, more), level.index_copy(0, at, same * equal)
 
     @cached_property
@@ -177,12 +174,12 @@ def _contest(
     candidates.leave_plain()
     odds, reached = rules.of_triples(triples)
     base = rules.base[triples[:, RELATION]]
-    truth = Scored(candidates.asked, to(device, base), to(device, odds - base), to(device, reached))
-    barred = to(device, rules.forbidden(triples))
-    return Contest(candidates, to(device, row), truth, to(device, np.flatnonzero(reached)), barred, best)
+    truth = Scored(candidates.asked, *(to(device, column) for column in (base, odds - base, reached)))
+    lifted, barred = to(device, np.flatnonzero(reached)), to(device, rules.forbidden(triples))
+    return Contest(candidates, to(device, row), truth, lifted, barred, best)
 
 
-def _limit(order: Combination, own: Keys, base: torch.Tensor) -> torch.Tensor:
+def _limit(order: Combination, own: Keys, base: Tensor) -> Tensor:
     """The highest float32 score with which a plain candidate does not beat a truth of these keys; -∞ if none is.
 
     A binary search over all float32 numbers in their order. It uses only the order's keys, so the limit is exactly
@@ -193,13 +190,13 @@ def _limit(order: Combination, own: Keys, base: torch.Tensor) -> torch.Tensor:
     high = torch.full_like(low, infinity)
     for _ in range(33):
         middle = (low + high + 1) >> 1
-        plain = order.keys(Scored.plain(_float(middle), base))
-        beaten = (plain.first > own.first) | ((plain.first == own.first) & (plain.second > own.second))
+        first, second = order.levels(Scored.plain(_float(middle), base))
+        beaten = (first > own[0]) | ((first == own[0]) & (second > own[1]))
         low, high = torch.where(beaten, low, middle), torch.where(beaten, middle - 1, high)
     return _float(low)
 
 
-def _float(number: torch.Tensor) -> torch.Tensor:
+def _float(number: Tensor) -> Tensor:
     """The float32 that is so many places above zero (below, where negative)."""
     size = number.abs().to(torch.int32).view(torch.float32)
     return torch.where(number < 0, -size, size)

@@ -1,8 +1,8 @@
 """Platt scaling: the line that makes σ of a score a probability."""
 
 import numpy as np
+from scipy import sparse
 
-from plogicnet.evaluation.design import sparse_design
 from plogicnet.graph import FloatArray
 from plogicnet.mln import Pseudolikelihood, newton
 
@@ -28,11 +28,18 @@ def platt(scores: FloatArray, labels: FloatArray, counts: FloatArray) -> tuple[f
 
     def fit(columns: list[FloatArray], base: FloatArray) -> list[float]:
         design = sparse_design(np.stack(columns, axis=1))
-        found = newton(Pseudolikelihood(design, base, target, l2=0.0, count=counts))
-        return [float(value) for value in found]
+        return list(newton(Pseudolikelihood(design, base, target, l2=0.0, count=counts)).tolist())
 
     slope, offset = fit([scaled, ones], np.zeros(len(scores)))
     if slope / spread < LEAST_SLOPE:
         slope = LEAST_SLOPE * spread
         [offset] = fit([ones], slope * scaled)
     return slope / spread, offset - slope * middle / spread
+
+
+def sparse_design(design: FloatArray) -> sparse.csr_array:
+    """A narrow matrix's entries; scipy's own conversion holds it several times over."""
+    there = design != 0
+    column = np.broadcast_to(np.arange(design.shape[1], dtype=np.int32), design.shape)[there]
+    begin = np.append(0, np.cumsum(there.sum(axis=1)))
+    return sparse.csr_array((design[there], column, begin.astype(np.int32)), design.shape)

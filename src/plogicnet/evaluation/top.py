@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from numba import njit
 
-from plogicnet.evaluation.batches import batch_size, device_of, in_batches, query_bytes
+from plogicnet.evaluation.batches import in_batches, queries_at_once
 from plogicnet.evaluation.candidates import NOTHING, Candidates, Queries, score_candidates
 from plogicnet.evaluation.counting import ROWS_AT_ONCE, spread
 from plogicnet.evaluation.orders import Order, Scored
@@ -31,7 +31,7 @@ def top_k(
         neural = None  # all scores are zero then, and what no rule tells apart comes in the order of its numbers
     k = min(k, entities)
     found = np.full((len(queries), k), -1)
-    size = batch_size(query_bytes(neural, entities), device_of(neural), batch_memory_mb)
+    size = queries_at_once(neural, entities, batch_memory_mb)
 
     def work(start: int, stop: int) -> None:
         part = queries.between(start, stop)
@@ -59,19 +59,15 @@ def _best(candidates: Candidates, order: Order, k: int) -> torch.Tensor:
     scores = torch.cat([plain.score, candidates.special.score])
     owner, entity = torch.cat([owner[there], candidates.owner]), torch.cat([entity[there], candidates.entity])
     below = (scores < least[owner]) & (both[-1] > -torch.inf)
-    sorted_ = _order(owner, [both[0].masked_fill(below, -torch.inf), *both[1:]], entity)
+    # by query, then keys from high to low, then number
+    keys = [entity, *(-key for key in reversed(both[1:])), -both[0].masked_fill(below, -torch.inf), owner]
+    sorted_ = torch.from_numpy(np.lexsort([key.cpu().numpy() for key in keys])).to(owner.device)
     owner, entity = owner[sorted_], entity[sorted_]
     place = torch.arange(len(owner), device=owner.device) - torch.searchsorted(owner, owner)
     found = torch.full((n, k), -1, device=owner.device)
     first = place < k
     found[owner[first], place[first]] = entity[first]
     return found
-
-
-def _order(owner: torch.Tensor, by: list[torch.Tensor], entity: torch.Tensor) -> torch.Tensor:
-    """By query, then keys from high to low, then number."""
-    keys = [entity, *(-key for key in reversed(by)), owner]
-    return torch.from_numpy(np.lexsort([key.cpu().numpy() for key in keys])).to(owner.device)
 
 
 def highest(score: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:

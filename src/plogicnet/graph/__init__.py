@@ -12,7 +12,7 @@ from plogicnet.graph.io.unpacking import read_parquet
 from plogicnet.graph.io.writers import iri, quoted, write_graph
 from plogicnet.graph.knowledge_graph import CATEGORIES, SPLITS, KnowledgeGraph
 from plogicnet.graph.opening import open_graph
-from plogicnet.graph.splitting import parse_shares, split_triples
+from plogicnet.graph.splitting import parse_shares
 from plogicnet.graph.triples import (
     HEAD,
     OPEN,
@@ -26,7 +26,6 @@ from plogicnet.graph.triples import (
     Side,
     TripleSet,
     as_triples,
-    expand_ranges,
     triple_keys,
 )
 from plogicnet.graph.vocabulary import Vocabulary
@@ -51,7 +50,6 @@ __all__ = [
     "add_facts",
     "as_triples",
     "demo_family",
-    "expand_ranges",
     "iri",
     "make_graph",
     "open_graph",
@@ -61,7 +59,6 @@ __all__ = [
     "read_parquet",
     "read_queries",
     "read_triples",
-    "split_triples",
     "triple_keys",
     "write_graph",
 ]

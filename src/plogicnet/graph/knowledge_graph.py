@@ -12,7 +12,6 @@ from plogicnet.graph.triples import (
     SIDES,
     TAIL,
     Answers,
-    BoolArray,
     IntArray,
     Side,
     TripleSet,
@@ -75,14 +74,11 @@ class KnowledgeGraph:
             1
         """
         splits = [list(train), list(valid), list(test)]
-        entities = dict.fromkeys(e for rows in splits for h, _, t in rows for e in (h, t))
-        relations = dict.fromkeys(r for rows in splits for _, r, _ in rows)
-        entity = {e: i for i, e in enumerate(entities)}
-        relation = {r: i for i, r in enumerate(relations)}
-        numbered = [as_triples([(entity[h], relation[r], entity[t]) for h, r, t in rows]) for rows in splits]
-        return cls.from_numbers(
-            Vocabulary("entity", tuple(entities)), Vocabulary("relation", tuple(relations)), numbered, name
-        )
+        ends = dict.fromkeys(e for rows in splits for h, _, t in rows for e in (h, t))
+        entities = Vocabulary("entity", tuple(ends))
+        relations = Vocabulary("relation", tuple(dict.fromkeys(r for rows in splits for _, r, _ in rows)))
+        numbered = [as_triples([(entities.id(h), relations.id(r), entities.id(t)) for h, r, t in s]) for s in splits]
+        return cls.from_numbers(entities, relations, numbered, name)
 
     @classmethod
     def from_numbers(
@@ -101,8 +97,8 @@ class KnowledgeGraph:
         if not any(np.any(keys[1:] == keys[:-1]) for keys in graph.sorted_keys.values()):
             return graph
         kept = [drop_duplicates(rows, len(entities)) for rows in given]
-        duplicates = sum(len(rows) for rows in given) - sum(len(rows) for rows in kept)
-        return cls(name, entities, relations, kept[0], kept[1], kept[2], duplicates, labels=labels or {})
+        duplicates = sum(map(len, given)) - sum(map(len, kept))
+        return replace(graph, train=kept[0], valid=kept[1], test=kept[2], duplicates=duplicates)
 
     @cached_property
     def sorted_keys(self) -> dict[str, IntArray]:
@@ -123,9 +119,7 @@ class KnowledgeGraph:
             1
         """
         keys, known = self.sorted_keys[split], self.sorted_keys[other]
-        if not len(known):
-            return 0
-        return int((known[np.minimum(np.searchsorted(known, keys), len(known) - 1)] == keys).sum())
+        return int(np.count_nonzero(np.searchsorted(known, keys, "right") > np.searchsorted(known, keys)))
 
     def split(self, name: str) -> IntArray:
         """The triples of "train", "valid" or "test"."""
@@ -144,12 +138,9 @@ class KnowledgeGraph:
         """
         return Answers.of(np.concatenate([self.split(s) for s in splits]), len(self.entities), side)
 
-    def observed_answers(self, side: Side) -> Answers:
-        """The answers that train gives to every query of one side, indexed once."""
-        return self._observed_answers[side]
-
     @cached_property
-    def _observed_answers(self) -> dict[Side, Answers]:
+    def observed_answers(self) -> dict[Side, Answers]:
+        """The answers that train gives to every query of each side."""
         return {side: self.known(["train"], side) for side in SIDES}
 
     def __deepcopy__(self, memo: object) -> "KnowledgeGraph":
@@ -212,14 +203,12 @@ class KnowledgeGraph:
         n = len(self.relations)
         facts = np.bincount(self.train[:, RELATION], minlength=n)
 
-        def many(known: int) -> BoolArray:
+        def ends(known: int) -> Iterable[str]:
             queries = np.unique(self.train[:, RELATION] * len(self.entities) + self.train[:, known])
-            return np.asarray(facts > 1.5 * np.bincount(queries // len(self.entities), minlength=n))
+            several = facts > 1.5 * np.bincount(queries // len(self.entities), minlength=n)
+            return ("N" if end else "1" for end in several)
 
-        return tuple(
-            f"{'N' if heads else '1'}-{'N' if tails else '1'}"
-            for heads, tails in zip(many(TAIL), many(HEAD), strict=True)
-        )
+        return tuple(map("-".join, zip(ends(TAIL), ends(HEAD), strict=True)))
 
     def statistics(self) -> dict[str, object]:
         """Counts that `plogicnet data info` prints.
@@ -232,9 +221,7 @@ class KnowledgeGraph:
             "name": self.name,
             "entities": len(self.entities),
             "relations": len(self.relations),
-            "train": len(self.train),
-            "valid": len(self.valid),
-            "test": len(self.test),
+            **{split: len(self.split(split)) for split in SPLITS},
             "duplicates": self.duplicates,
             "unseen_entities": {split: self.unseen(split)[0] for split in ("valid", "test")},
             "relation_categories": {c: self.relation_categories.count(c) for c in CATEGORIES},

@@ -82,23 +82,18 @@ class Engine(Protocol):
 
     def supports(self, rule: Rule) -> bool:
         """Whether it can ground a rule."""
-        ...
 
     def require(self) -> None:
         """Raises an InputError where it cannot work here, as where a library is not installed."""
-        ...
 
     def mine(self, graph: KnowledgeGraph, settings: config.Rules, resources: Resources) -> Mined:
         """Counts every candidate rule exactly and keeps those of enough precision and support (Sec. 5.1)."""
-        ...
 
     def count(self, job: Job) -> tuple[IntArray, IntArray]:
         """Support and hits of each rule."""
-        ...
 
     def expect(self, job: Job) -> FloatArray:
         """The number of groundings of each rule with observed premises, self-supporting ones included."""
-        ...
 
     def ground(self, job: Job) -> Grounded:
         """Finds H, and every grounding whose hypothesis is in O ∪ H.
@@ -106,11 +101,9 @@ class Engine(Protocol):
         Premises are from O, or with `hidden_premises` from O ∪ H. H holds what rules conclude from O alone. Under
         `distinct` counting no grounding has its hypothesis among its premises.
         """
-        ...
 
     def explain(self, job: Job) -> Explain:
         """Returns a function that finds the groundings of one triple with observed premises, without all others."""
-        ...
 
 
 def engines(name: str) -> Iterator[tuple[str, Engine]]:

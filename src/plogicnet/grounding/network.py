@@ -1,5 +1,6 @@
 """The ground network of a graph and its rules: which engine grounds which rule, and whether the groundings fit."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -120,15 +121,18 @@ class Network:
     @cached_property
     def _parts(self) -> list[Part]:
         """The rules by the engine that grounds each."""
-        parts: dict[str, Part] = {}
-        for number, rule in enumerate(self.rules):
-            for name, engine in engines(self.engine):
-                if engine.supports(rule):
-                    parts.setdefault(name, Part(engine, [])).numbers.append(number)
-                    break
-            else:
-                raise InputError(f"{rule}: {self._refusal()}")
-        return list(parts.values())
+        parts: list[Part] = []
+        left: Sequence[int] = range(len(self.rules))
+        for _, engine in engines(self.engine):
+            own = {i for i in left if engine.supports(self.rules[i])}
+            parts += [Part(engine, sorted(own))] if own else []
+            left = [i for i in left if i not in own]
+            if not left:
+                return parts
+        why = "no engine grounds such a rule"
+        if self.engine != AUTO:
+            why = f"the {self.engine} engine grounds {engine.scope}; --set grounding.engine=auto tries others too"
+        raise InputError(f"{self.rules[left[0]]}: {why}")
 
     @cached_property
     def _grounding_parts(self) -> list[Part]:
@@ -141,12 +145,6 @@ class Network:
     def _in_memory(self) -> bool:
         """Whether `grounded` holds every grounding in memory."""
         return len(self._grounding_parts) > 1 or self._grounding_parts[0].engine.in_memory
-
-    def _refusal(self) -> str:
-        if self.engine == AUTO:
-            return "no engine grounds such a rule"
-        [(name, engine)] = engines(self.engine)
-        return f"the {name} engine grounds {engine.scope}; --set grounding.engine=auto sends other rules to another one"
 
     def _engine_of_all(self) -> Engine:
         """The first engine that supports all rules."""

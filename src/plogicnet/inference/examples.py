@@ -7,7 +7,7 @@ import numpy as np
 
 from plogicnet.graph import IntArray, KnowledgeGraph
 from plogicnet.grounding.groundings import Groundings
-from plogicnet.inference.held_out import HeldOut
+from plogicnet.inference.held_out import HELD_OUT, HeldOut
 from plogicnet.support.records import Record
 
 Names = tuple[str, str, str]
@@ -44,7 +44,7 @@ def examples_of(
     for row in [row for pair in zip_longest(*kinds) for row in pair if row is not None]:
         rows, hypothesis = groundings.premises[row], groundings.hypothesis[row]
         concluded, premises = triples[hypothesis], tuple(names(t) for t in triples[rows[rows >= 0]])
-        split = held_out.splits(concluded[None, :])[0]
+        split = HELD_OUT[held_out.numbers(concluded[None, :])[0]]
         found.append(Example(names(concluded), premises, bool(groundings.observed[hypothesis]), split))
     return found
 

@@ -6,13 +6,14 @@ from typing import Literal
 import numpy as np
 
 from plogicnet.evaluation.calibration import columns_of
-from plogicnet.graph import HEAD, RELATION, TAIL, FloatArray, IntArray
+from plogicnet.graph import HEAD, RELATION, TAIL, FloatArray
 from plogicnet.inference.examples import Names
 from plogicnet.inference.fitted import Fitted
 from plogicnet.mln import Reason
 from plogicnet.neural.protocol import Reasons
 from plogicnet.support.records import Record
 
+PartName = Literal["intercept", "score", "p_w", "reached"]
 PREMISES = 100
 """The default number of groundings of a rule whose premises are given; a hub can have a hundred thousand."""
 
@@ -58,7 +59,7 @@ class Path(Record):
 class Part(Record):
     """A part of the calibrated log-odds: value × coefficient."""
 
-    part: Literal["intercept", "score", "p_w", "reached"]
+    part: PartName
     value: float
     coefficient: float
     contribution: float
@@ -128,6 +129,7 @@ def explain(fitted: Fitted, head: str, relation: str, tail: str, premises: int =
     scores = model.scores_of(fitted.graph, triple, odds if reasons else None)
     judged = fitted.judge(triple[None, :], scores)[0]
     own = Reasons() if neural is None else neural.reasons(triple)
+    ends = [] if neural is None else [end for end in triple[[HEAD, TAIL]].tolist() if neural.unscorable[end]]
     entities, names = fitted.graph.entities.names, fitted.graph.names
     return Explanation(
         triple=judged.triple,
@@ -140,7 +142,7 @@ def explain(fitted: Fitted, head: str, relation: str, tail: str, premises: int =
         held_out=judged.held_out,
         reached=bool(reasons),
         forbidden=bool(scores.forbidden(triple[None, :])[0]),
-        without_vector=_unscorable(fitted, triple),
+        without_vector=tuple(entities[end] for end in dict.fromkeys(ends)),
         rules=_contributions(fitted, reasons),
         neighbours=tuple(
             SimilarEntity(entities[n.entity], entities[n.similar_to], n.similarity, names(n.fact))
@@ -150,14 +152,6 @@ def explain(fitted: Fitted, head: str, relation: str, tail: str, premises: int =
         calibration=_composition(fitted, columns_of(neural, scores, triple[None, :])[0]),
         aggregate=model.aggregate,
     )
-
-
-def _unscorable(fitted: Fitted, triple: IntArray) -> tuple[str, ...]:
-    """The entities of a triple that the neural model cannot score."""
-    if fitted.outcome.neural is None:
-        return ()
-    unscorable, ends = fitted.outcome.neural.unscorable, dict.fromkeys(triple[[HEAD, TAIL]].tolist())
-    return tuple(fitted.graph.entities.names[end] for end in ends if unscorable[end])
 
 
 def _contributions(fitted: Fitted, reasons: list[Reason]) -> tuple[Contribution, ...]:
@@ -182,14 +176,9 @@ def _composition(fitted: Fitted, columns: FloatArray) -> Composition:
     score, p_w, reached = columns.tolist()
     alone = fitted.calibration.alone if np.isnan(score) else None
     regression, rules_alone = alone or fitted.calibration, bool(np.isnan(score)) or fitted.outcome.neural is None
-    parts = (
-        _part("intercept", 1.0, regression.intercept),
-        *(() if rules_alone else (_part("score", score, regression.score),)),
-        _part("p_w", p_w, regression.p_w),
-        _part("reached", reached, regression.reached),
-    )
+    values: dict[PartName, float] = {"intercept": 1.0, "score": score, "p_w": p_w, "reached": reached}
+    if rules_alone:
+        del values["score"]
+    terms = [(name, value, float(getattr(regression, name))) for name, value in values.items()]
+    parts = tuple(Part(name, value, coefficient, value * coefficient) for name, value, coefficient in terms)
     return Composition(rules_alone, sum(part.contribution for part in parts), parts)
-
-
-def _part(part: Literal["intercept", "score", "p_w", "reached"], value: float, coefficient: float) -> Part:
-    return Part(part, value, coefficient, value * coefficient)

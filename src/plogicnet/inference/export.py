@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,23 +60,18 @@ def export(f: Fitted, out: Path, choice: Choice, progress: Progress = silent) ->
     if any(out.iterdir()):
         raise InputError(f"{out}: the directory is not empty; name a new one")
     try:
-        return _export(f, tables, out, choice, progress)
+        written: dict[str, object] = {}
+        if tables:
+            written["vectors"] = export_tables(tables, f.graph, out)
+        if "rules" in choice.parts:
+            rules = f.outcome.rule_model.rules.by_weight().joined(f.outcome.rule_model.constraints)
+            written["rules"] = export_rules(rules, out / "rules.txt", choice.fixed)
+        if "predictions" in choice.parts:
+            written["predictions"] = export_graph(f, out, choice, progress)
     except BaseException:
         for file in out.iterdir():
             file.unlink()  # a part of it is of no use, and would be in the way of the next attempt
         raise
-
-
-def _export(f: Fitted, tables: Mapping[str, Table], out: Path, choice: Choice, progress: Progress) -> dict[str, object]:
-    written: dict[str, object] = {}
-    if tables:
-        written["vectors"] = export_tables(tables, f.graph, out)
-    if "rules" in choice.parts:
-        model = f.outcome.rule_model
-        rules = model.rules.by_weight().joined(model.constraints)
-        written["rules"] = export_rules(rules, out / "rules.txt", choice.fixed)
-    if "predictions" in choice.parts:
-        written["predictions"] = export_graph(f, out, choice, progress)
     return written
 
 
@@ -85,10 +79,9 @@ def export_tables(tables: Mapping[str, Table], graph: KnowledgeGraph, out: Path)
     """Writes every table as .npy, and those of entities and relations as TSV with names too; returns their shapes."""
     names = {"entity": graph.entities.names, "relation": graph.relations.names}
     for name, table in tables.items():
-        if table.rows is None:
-            write_array(table.values, out / f"{name}.npy")
-        else:
-            write_vectors(table.values, names[table.rows], out / name)
+        write_array(table.values, out / f"{name}.npy")
+        if table.rows is not None:
+            write_vectors(table.values, names[table.rows], out / f"{name}.tsv")
     return {name: list(table.values.shape) for name, table in tables.items()}
 
 
@@ -107,17 +100,14 @@ def export_graph(f: Fitted, out: Path, choice: Choice, progress: Progress = sile
     graph, known = f.graph, np.concatenate([f.graph.split(s) for s in SPLITS])
     facts = TripleSet.of(known, len(graph.entities))
     counts = {"predictions": 0, "completed": len(facts)}
-    with ExitStack() as files:
-        predictions = files.enter_context(writing(out / f"predictions.{choice.kind}"))
-        completed = files.enter_context(writing(out / f"completed.{choice.kind}", tuple(TRIPLE)))
+    files = (out / f"{name}.{choice.kind}" for name in counts)
+    with writing(next(files)) as predictions, writing(next(files), tuple(TRIPLE)) as completed:
         for start in range(0, len(facts), AT_ONCE):
             completed(triples_of(graph, facts.triples[start : start + AT_ONCE]))
         for judged in completions(f, lambda: choice.min_probability, choice.all_pairs, progress):
             predictions(table_of(judged, graph))
             new = ~facts.contains(judged.triples)
             completed(triples_of(graph, judged.triples[new]))
-            counts = {
-                "predictions": counts["predictions"] + len(judged),
-                "completed": counts["completed"] + int(new.sum()),
-            }
+            counts["predictions"] += len(judged)
+            counts["completed"] += int(new.sum())
     return counts

@@ -23,14 +23,14 @@ def with_facts(fitted: Fitted, facts: Any) -> Fitted:
     grounded in the larger graph when they are first asked, around one triple alone for an explanation.
     """
     what = str(facts) if isinstance(facts, str | Path) else "facts"
-    old, graph, outcome = fitted.graph, add_facts(fitted.graph, facts), fitted.outcome
+    graph, outcome = add_facts(fitted.graph, facts), fitted.outcome
     model = outcome.rule_model.within(graph)
-    n = len(graph.entities)
     neural = None if outcome.neural is None else outcome.neural.bind(graph)
     new = [] if neural is None else graph.entities.take(np.flatnonzero(neural.unscorable))
     if new:
         log.warning("%s: judged by rules alone, since the neural model cannot score them: %s", what, _listed(new))
-    added = graph.observed.triples[~TripleSet.of(old.train, n).contains(graph.observed.triples)]
+    before = TripleSet.of(fitted.graph.train, len(graph.entities))
+    added = graph.observed.triples[~before.contains(graph.observed.triples)]
     loops = added[(added[:, HEAD] == added[:, TAIL]) & model.irreflexive(graph)[added[:, RELATION]]]
     if len(loops):
         shown = _listed(["{1}({0}, {2})".format(*graph.names(triple)) for triple in loops])

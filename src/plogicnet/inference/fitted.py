@@ -1,10 +1,9 @@
 """A trained model as data, and the one place where a probability is made of what its two halves say."""
 
 import logging
-from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import torch
@@ -13,19 +12,7 @@ from scipy import special
 from plogicnet.config import Config
 from plogicnet.evaluation.calibration import AT_ONCE, Calibration, calibrate_twice, columns_of, sample
 from plogicnet.evaluation.orders import Combination, Scored
-from plogicnet.graph import (
-    HEAD,
-    RELATION,
-    SIDES,
-    TAIL,
-    Answers,
-    BoolArray,
-    FloatArray,
-    IntArray,
-    KnowledgeGraph,
-    Side,
-    as_triples,
-)
+from plogicnet.graph import HEAD, RELATION, SIDES, TAIL, Answers, BoolArray, FloatArray, IntArray, KnowledgeGraph
 from plogicnet.inference.examples import Example, Names, examples_of
 from plogicnet.inference.held_out import HELD_OUT, HeldOut
 from plogicnet.mln import RuleScores, probability
@@ -78,33 +65,28 @@ class Judged:
     Attributes:
         probability: the calibrated probability; zero for what a constraint rules out.
         score: the neural model's score (logit q); zeros without a neural model, NaN where it cannot score an entity.
+        q: the neural model's own probability; NaN without a neural model, and where it cannot score an entity.
         log_odds: the rules' log-odds.
         base: the log-odds of the relation's base rate.
         reached: whether a rule reaches the triple.
         known: whether it is a training triple.
         held_out: which split holds it back from training, as a number in `HELD_OUT`.
         forbidden: whether a constraint rules it out.
-        has_neural: whether there is a neural model.
     """
 
     triples: IntArray
     probability: FloatArray
     score: FloatArray
+    q: FloatArray
     log_odds: FloatArray
     base: FloatArray
     reached: BoolArray
     known: BoolArray
     held_out: IntArray
     forbidden: BoolArray
-    has_neural: bool
 
     def __len__(self) -> int:
         return len(self.triples)
-
-    @property
-    def q(self) -> FloatArray | None:
-        """The neural model's own probability; NaN where it cannot score an entity."""
-        return np.asarray(special.expit(self.score)) if self.has_neural else None
 
     @property
     def p_w(self) -> FloatArray:
@@ -118,13 +100,12 @@ class Judged:
 
     def take(self, rows: IntArray | BoolArray) -> "Judged":
         """Some of the rows, in the order given."""
-        return replace(self, **{c: getattr(self, c)[rows] for c in _COLUMNS})
+        return Judged(**{column: values[rows] for column, values in vars(self).items()})
 
     @classmethod
     def joined(cls, parts: "Sequence[Judged]") -> "Judged":
         """The rows of all parts, of which there is at least one."""
-        columns: dict[str, Any] = {c: np.concatenate([getattr(part, c) for part in parts]) for c in _COLUMNS}
-        return replace(parts[0], **columns)
+        return cls(*(np.concatenate(column) for column in zip(*(vars(part).values() for part in parts), strict=True)))
 
     def order(self, ties: Combination, within: IntArray | None = None) -> IntArray:
         """The rows from the most probable to the least, equals by `ties` and then by number; within groups if given."""
@@ -134,9 +115,6 @@ class Judged:
         keys = [self.triples[:, TAIL], self.triples[:, HEAD], self.triples[:, RELATION]]
         keys += [-level for level in reversed(by)] + [self.forbidden, -self.probability]
         return np.lexsort(keys if within is None else [*keys, within])
-
-
-_COLUMNS = tuple(field.name for field in fields(Judged) if field.name != "has_neural")
 
 
 @dataclass(frozen=True)
@@ -169,7 +147,7 @@ class Fitted:
         return self.outcome.rule_model.scores(self.graph)
 
     @cached_property
-    def known(self) -> dict[Side, Answers]:
+    def known(self) -> Mapping[str, Answers]:
         """The training triples' answers to every query, by side."""
         return {side: self.graph.known(["train"], side) for side in SIDES}
 
@@ -189,7 +167,7 @@ class Fitted:
         for at in range(0, len(triples), AT_ONCE):  # a judgement holds much more than its probability
             judged, to = self.judged(triples[at : at + AT_ONCE]), columns[at : at + AT_ONCE]
             to[:, 0] = judged.probability
-            to[:, 1] = np.where(judged.reached, judged.p_w, 0.0) if judged.q is None else judged.q
+            to[:, 1] = np.where(judged.reached, judged.p_w, 0.0) if self.outcome.neural is None else judged.q
         return columns
 
     def judged(self, triples: IntArray, rules: RuleScores | None = None) -> Judged:
@@ -203,17 +181,18 @@ class Fitted:
         columns = columns_of(self.outcome.neural, rules, triples)
         forbidden = rules.forbidden(triples)
         odds, reached = rules.of_triples(triples)
+        score = columns[:, 0]
         return Judged(
             triples=triples,
             probability=np.where(forbidden, 0.0, self.calibration.probability(columns)),
-            score=columns[:, 0],
+            score=score,
+            q=np.full(len(score), np.nan) if self.outcome.neural is None else np.asarray(special.expit(score)),
             log_odds=odds,
             base=rules.base[triples[:, RELATION]],
             reached=reached,
             known=self.graph.observed.contains(triples),
             held_out=self.held_out.numbers(triples),
             forbidden=forbidden,
-            has_neural=self.outcome.neural is not None,
         )
 
     def judge(self, triples: IntArray, rules: RuleScores | None = None) -> list[Prediction]:
@@ -222,7 +201,7 @@ class Fitted:
 
     def nothing(self) -> Judged:
         """No triple, judged."""
-        return self.judged(as_triples([]))
+        return self.judged(self.graph.train[:0])
 
     def examples(self, rule: Rule, most: int) -> list[Example]:
         """Some groundings of a rule of this model; none of a constraint, or where memory cannot hold all groundings."""
@@ -240,11 +219,8 @@ def fit_calibration(graph: KnowledgeGraph, config: Config, outcome: Outcome) -> 
     """Fits what makes probabilities of scores, on validation triples and their corruptions."""
     scores = outcome.rule_model.scores(graph)
     if 0 < len(graph.valid) < FEW:
-        log.warning(
-            "only %s: λ, probabilities and figures on valid are rough; %d or more are better",
-            many(len(graph.valid), "validation triple"),
-            FEW,
-        )
+        few = many(len(graph.valid), "validation triple")
+        log.warning("only %s: λ, probabilities and figures on valid are rough; %d or more are better", few, FEW)
     labels = sample(graph, "valid", ["train", "valid"], config.seed)
     labels = labels.take(~scores.forbidden(labels.triples))  # these are not judged by the regression
     columns = columns_of(outcome.neural, scores, labels.triples)
@@ -255,15 +231,9 @@ def fit_calibration(graph: KnowledgeGraph, config: Config, outcome: Outcome) -> 
 
 def predictions(judged: Judged, graph: KnowledgeGraph) -> list[Prediction]:
     """Judged triples one by one, in names."""
-    q = judged.q
-    rows = zip(
-        judged.triples,
-        judged.probability.tolist(),
-        [None] * len(judged) if q is None else [None if np.isnan(value) else value for value in q.tolist()],
-        judged.p_w.tolist(),
-        judged.known.tolist(),
-        judged.in_hidden.tolist(),
-        [HELD_OUT[number] for number in judged.held_out.tolist()],
-        strict=True,
-    )
-    return [Prediction(*graph.names(triple), *rest) for triple, *rest in rows]
+    columns = (judged.probability, judged.q, judged.p_w, judged.known, judged.in_hidden, judged.held_out)
+    rows = zip(judged.triples, *(column.tolist() for column in columns), strict=True)
+    return [
+        Prediction(*graph.names(triple), p, None if np.isnan(q) else q, p_w, known, hidden, HELD_OUT[held_out])
+        for triple, p, q, p_w, known, hidden, held_out in rows
+    ]

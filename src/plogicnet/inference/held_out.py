@@ -16,7 +16,7 @@ class HeldOut:
 
     Example:
         >>> graph = KnowledgeGraph.from_names([("a", "r", "b")], [("a", "r", "b")], [("b", "r", "a")])
-        >>> HeldOut.of(graph).splits(np.concatenate([graph.train, graph.test]))
+        >>> [HELD_OUT[number] for number in HeldOut.of(graph).numbers(np.concatenate([graph.train, graph.test]))]
         [None, 'test']
     """
 
@@ -32,7 +32,3 @@ class HeldOut:
     def numbers(self, triples: IntArray) -> IntArray:
         """For each triple, the number in `HELD_OUT` of the split that holds it."""
         return np.select([self.valid.contains(triples), self.test.contains(triples)], [1, 2], 0)
-
-    def splits(self, triples: IntArray) -> list[str | None]:
-        """The same as names."""
-        return [HELD_OUT[number] for number in self.numbers(triples).tolist()]

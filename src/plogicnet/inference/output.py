@@ -3,7 +3,8 @@
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import lru_cache, partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +73,7 @@ def table_of(judged: Judged, graph: KnowledgeGraph, query: IntArray | None = Non
     """Judged triples in names, as an Arrow table with the columns of the commands' JSON."""
     columns = _triple(graph, judged.triples) | {
         "probability": judged.probability,
-        "q": pa.nulls(len(judged), pa.float64()) if judged.q is None else pa.array(judged.q, from_pandas=True),
+        "q": pa.array(judged.q, from_pandas=True),
         "p_w": judged.p_w,
         "known": judged.known,
         "in_hidden": judged.in_hidden,
@@ -165,10 +166,8 @@ def _jsonl(file: Path, schema: pa.Schema) -> Iterator[Write]:
     starts = [f"{'{' if i == 0 else ', '}{json.dumps(name)}: " for i, name in enumerate(schema.names)]
 
     def write(table: pa.Table) -> None:
-        cells = _cells(table, _json_name, "null")
-        _write_lines(
-            stream, [part for start, cell in zip(starts, cells, strict=True) for part in (start, cell)] + ["}"]
-        )
+        pairs = zip(starts, _cells(table, partial(json.dumps, ensure_ascii=False), "null"), strict=True)
+        _write_lines(stream, [*chain.from_iterable(pairs), "}"])
 
     with _stream(file) as stream:
         yield write
@@ -181,14 +180,8 @@ def _nt(file: Path, schema: pa.Schema) -> Iterator[Write]:  # noqa: ARG001
         yield lambda table: _write_lines(stream, [*_cells(table.select(list(TRIPLE)), iri, ""), "."], " ")
 
 
-def _json_name(name: str) -> str:
-    return json.dumps(name, ensure_ascii=False)
-
-
-@contextmanager
-def _stream(file: Path) -> Iterator[Any]:
-    with pa.output_stream(str(file), compression="gzip" if file.suffix.lower() == ".gz" else None) as stream:
-        yield stream
+def _stream(file: Path) -> Any:
+    return pa.output_stream(str(file), compression="gzip" if file.suffix.lower() == ".gz" else None)
 
 
 def _cells(table: pa.Table, spell: Callable[[str], str], missing: str) -> list[pa.Array]:
@@ -197,15 +190,11 @@ def _cells(table: pa.Table, spell: Callable[[str], str], missing: str) -> list[p
 
 
 def _text(column: Any, spell: Callable[[str], str], missing: str) -> pa.Array:
-    if pa.types.is_dictionary(column.type):
-        used, at = np.unique(column.indices.to_numpy(), return_inverse=True)
-        names = column.dictionary.take(pa.array(used)).to_pylist()
-        return pa.array([spell(name) for name in names], pa.string()).take(pa.array(at))
-    if pa.types.is_string(column.type):
-        words = column.dictionary_encode()
-        spelt = pa.array([spell(word) for word in words.dictionary.to_pylist()], pa.string())
-        return spelt.take(words.indices).fill_null(missing)
-    return column.cast(pa.string()).fill_null(missing)
+    text = column.cast(pa.string())
+    if column.type in (NAME, pa.string()):
+        words = text.dictionary_encode()
+        text = pa.array([spell(word) for word in words.dictionary.to_pylist()], pa.string()).take(words.indices)
+    return text.fill_null(missing)
 
 
 def _write_lines(stream: Any, cells: Sequence[Any], separator: str = "") -> None:
@@ -223,9 +212,8 @@ def write_array(array: "np.ndarray[Any, Any]", file: Path) -> None:
 
 
 def write_vectors(vectors: "np.ndarray[Any, Any]", names: Sequence[str], file: Path) -> None:
-    """Writes FILE.npy, and FILE.tsv with a name and its vector on each line."""
-    write_array(vectors, file.with_suffix(".npy"))
-    with replacing(file.with_suffix(".tsv")) as beside, _stream(beside) as out:
+    """Writes a TSV file with a name and its vector on each line."""
+    with replacing(file) as beside, _stream(beside) as out:
         for start in range(0, len(vectors), 4096):
             part = vectors[start : start + 4096]
             spelt = pa.array([quoted(name) for name in names[start : start + len(part)]])

@@ -11,19 +11,7 @@ from scipy import special
 from plogicnet.evaluation.candidates import Queries
 from plogicnet.evaluation.orders import ByProbability
 from plogicnet.evaluation.top import top_k
-from plogicnet.graph import (
-    HEAD,
-    OPEN,
-    RELATION,
-    SIDES,
-    TAIL,
-    IntArray,
-    KnowledgeGraph,
-    Side,
-    TripleSet,
-    as_triples,
-    triple_keys,
-)
+from plogicnet.graph import HEAD, OPEN, RELATION, SIDES, TAIL, IntArray, KnowledgeGraph, Side, TripleSet, triple_keys
 from plogicnet.inference.fitted import Fitted, Judged
 from plogicnet.support import memory
 from plogicnet.support.errors import InputError
@@ -63,7 +51,7 @@ def query_of(graph: KnowledgeGraph, head: str | None, relation: str | None, tail
         raise InputError("leave one of head, relation and tail open, not more")
     vocabularies = (graph.entities, graph.relations, graph.entities)
     numbers = [OPEN if name is None else v.id(name) for name, v in zip(names, vocabularies, strict=True)]
-    return as_triples([numbers])
+    return np.array([numbers], dtype=np.int64)
 
 
 def answers(
@@ -119,8 +107,7 @@ def _entities(
     asked, known = (HEAD, TAIL) if side == "head" else (TAIL, HEAD)
     owner = np.flatnonzero(queries[:, asked] == OPEN)
     part = queries[owner]
-    order = ByProbability(f.calibration, f.ties)
-    asking = Queries(part[:, known], part[:, RELATION], side)
+    order, asking = ByProbability(f.calibration, f.ties), Queries(part[:, known], part[:, RELATION], side)
     facts = None if include_known else f.known[side]
     best = top_k(f.outcome.neural, f.rules, order, asking, k, facts, batch_memory_mb)
     rows, places = np.nonzero(best >= 0)
@@ -212,12 +199,9 @@ def _sieved(f: Fitted, place: Ends, asked: IntArray, least: float) -> tuple[IntA
     wanted = float(special.logit(min(least, ALMOST_ONE))) - c.intercept
     # whether a triple that has neither a score nor a rule is probable enough
     blank = bool(c.probability(np.array([[np.nan, 0.0, 0.0]]))[0] >= least)
-    if neural is None or c.score == 0:
-        shape = (len(asked), len(place.tails)) if wanted <= SLACK or blank else (0, 0)
-        rows, columns = np.indices(shape)
+    if neural is None or c.score == 0 or not len(asked) or not len(place.tails):
+        rows, columns = np.indices((len(asked), len(place.tails)) if wanted <= SLACK or blank else (0, 0))
         return rows.ravel(), columns.ravel()
-    if not len(asked) or not len(place.tails):
-        return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
     lowest = wanted / c.score
     lowest -= SLACK * max(1.0, abs(lowest))
     scores = neural.score_answers(asked, np.full(len(asked), place.relation), "tail", place.tails)
@@ -237,18 +221,15 @@ def complete(
     """
     if top is not None and top < 1:
         raise InputError(f"top: {top} facts cannot be given; ask for 1 or more")
-    least = min_probability
     kept = [f.nothing()]
 
     def at_least() -> float:
-        return least
+        return max(min_probability, float(kept[0].probability[-1])) if len(kept[0]) == top else min_probability
 
     for found in completions(f, at_least, all_pairs, progress):
         kept.append(found)
         if top is not None and len(found):
-            kept = [most_probable(f, kept, top)]
-            if len(kept[0]) == top:
-                least = max(min_probability, float(kept[0].probability[-1]))
+            kept[:] = [most_probable(f, kept, top)]
     return most_probable(f, kept, top)
 
 

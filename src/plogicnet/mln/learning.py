@@ -20,7 +20,7 @@ DENSE_UP_TO = 1_000
 """Up to so many weights a part's Hessian is factored; beyond, conjugate gradients only multiply with it."""
 NEWTON_STEPS = 100
 GRADIENT_ENOUGH = 1e-8
-GRADIENT_WORTH_A_WORD = 1e-4
+GRADIENT_TO_WARN_OF = 1e-4
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def _maximum(objective: Pseudolikelihood, begun: FloatArray, threads: int) -> Fl
 
     weights = _by_part(objective, solve, threads)
     steepest = float(np.abs(objective.gradient(weights)).max(initial=0.0))
-    if steepest > GRADIENT_WORTH_A_WORD:
+    if steepest > GRADIENT_TO_WARN_OF:
         log.warning("the rule weights are not at their maximum (gradient %.0e); a larger mln.l2 helps", steepest)
     return weights
 
@@ -133,8 +133,8 @@ def standard_errors(
 ) -> FloatArray:
     """How far each weight may be off: √diag(H⁻¹), H the objective's negative Hessian over the weights that are free.
 
-    NaN for a fixed weight and where a part has more than DENSE_UP_TO rules; infinite where the triples do not tell the
-    weights of a part apart.
+    NaN for a fixed weight and where a part has more than DENSE_UP_TO rules; infinite where the triples do not
+    determine the weights of a part.
 
     Example:
         >>> standard_errors(Rows.of(sparse.csr_array(np.ones((4, 1)))), np.zeros(1), l2=0.0)  # 4 triples, variance 1/4
@@ -176,7 +176,7 @@ def _objective(merged: Merged, l2: float) -> Pseudolikelihood:
 
 
 def _by_part(objective: Pseudolikelihood, solve: Callable[[Part], FloatArray], threads: int) -> FloatArray:
-    """One figure a rule, by what `solve` says of the parts; the largest ones first, so that threads end together."""
+    """One figure a rule, from `solve` on each part; the largest parts first, so that threads end together."""
     parts = cut(objective.matrix, objective.base, objective.target, _counts(objective))
     parts.sort(key=lambda part: len(part.rules) ** 3 + len(part.times), reverse=True)
     figures = np.zeros(objective.matrix.shape[1])

@@ -284,7 +284,7 @@ def build_rule_model(
     assumed: BoolArray | None = None,
     progress: Progress = silent,
 ) -> RuleModel:
-    """The model of rules whose premises are true where observed, or where `assumed` says so of hidden triples.
+    """The model of rules whose premises are true where observed, or among the hidden triples that are `assumed`.
 
     The network is grounded when it is first needed.
     """

@@ -1,4 +1,4 @@
-"""What the rules say about any triple: sparse log-odds where a rule reaches it, the base rate elsewhere."""
+"""The rules' score of any triple: sparse log-odds where a rule reaches it, the base rate elsewhere."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,7 +14,7 @@ class RuleScores:
     """The rule model's answers, ready for ranking, prediction and calibration.
 
     Attributes:
-        reached: the triples that at least one grounding speaks of, observed ones too.
+        reached: the triples that at least one grounding concludes, observed ones too.
         log_odds: their log-odds b + Σ.
         base: b of each relation, which is also the log-odds of every triple that no rule reaches.
         irreflexive: which relations have the constraint that r(x, x) does not hold.

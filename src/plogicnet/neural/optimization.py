@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import torch
@@ -24,23 +25,18 @@ class Stepper(Protocol):
 
     def step(self, number: int) -> None:
         """Takes the step of this number."""
-        ...
 
     def loss(self) -> float:
         """The last step's loss; waits for the device."""
-        ...
 
     def flush(self) -> None:
         """Brings parameters and state up to the steps taken; called before either is read."""
-        ...
 
     def state(self) -> Tensors:
         """What a checkpoint needs besides the parameters."""
-        ...
 
     def restore(self, number: int, state: Tensors) -> None:
         """Takes up what `state` gave after so many steps."""
-        ...
 
 
 def train(
@@ -62,23 +58,20 @@ def train(
         >>> bool(x.abs() < 0.1)
         True
     """
-    training = Training(parameters, stepper, settings, fingerprint)
-    if checkpoint:
-        training.take_up(checkpoint)
+    training = Training(parameters, stepper, settings, TrainingState(fingerprint), checkpoint)
+    training.take_up()
     done = training.place.step
     shown = f"training {settings.model}, steps" + (f" after the first {done:,}" if done else "")
     with progress(shown, settings.steps - done) as advance, _deferred_interrupts() as interrupt:
         try:
-            training.run(validate, checkpoint, advance, interrupt)
+            training.run(validate, advance, interrupt)
         except KeyboardInterrupt:
             if training.whole:
-                training.flush()
-                if checkpoint:
-                    training.write(checkpoint)
+                training.write()
             raise
-    if checkpoint:
-        training.write(checkpoint)
-    training.take_best()
+    training.write()
+    for name, tensor in training.best.items():
+        parameters[name].copy_(tensor)
 
 
 class Descent:
@@ -141,29 +134,34 @@ class Descent:
         self.optimizer.load_state_dict(self.optimizer.state_dict() | {"state": of})
 
 
+@dataclass
 class Training:
-    """A training under way: its place, its parameters, what changes them, and the best parameters so far."""
+    """A training under way: its place, its parameters, what changes them, and the best parameters so far.
 
-    def __init__(self, parameters: Tensors, stepper: Stepper, settings: TrainingSettings, fingerprint: str) -> None:
-        self.parameters, self.stepper, self.settings = parameters, stepper, settings
-        self.place = TrainingState(fingerprint)
-        self.best: Tensors = {}
-        self.whole = True
-        self._written = (time.monotonic(), 0)
+    Attributes:
+        whole: whether parameters, state and place belong together, so that they can be written.
+        written: when the last checkpoint was written, and after which step.
+    """
+
+    parameters: Tensors
+    stepper: Stepper
+    settings: TrainingSettings
+    place: TrainingState
+    checkpoint: Checkpoint | None
+    best: Tensors = field(default_factory=dict)
+    whole: bool = True
+    written: tuple[float, int] = (0.0, 0)
 
     def run(
-        self,
-        validate: Validate | None,
-        checkpoint: Checkpoint | None,
-        advance: Callable[[int, str], None],
-        interrupt: Callable[[], None],
+        self, validate: Validate | None, advance: Callable[[int, str], None], interrupt: Callable[[], None]
     ) -> None:
         """Steps until the end, or until validation has not gained for too long."""
         s, place = self.settings, self.place
         shown = place.step
         while True:
             # first of all, so that a training that stopped between a step and its validation makes up for it
-            if validate and self._to_be_judged():
+            due = s.validate_every and (place.step % s.validate_every == 0 or place.step == s.steps)
+            if validate and due and place.step > place.judged:
                 self.flush()
                 self._judge(validate())
             if place.step >= s.steps or place.waited >= s.patience:
@@ -173,13 +171,11 @@ class Training:
             place.step += 1
             self.whole = True
             if place.step % LOOK_EVERY == 0 or place.step == s.steps:
-                note = f"loss {self._finite(self.stepper.loss()):.4f}" + (
-                    "" if place.best is None else f", best {place.best:.4f}"
-                )
-                shown, done = place.step, place.step - shown
-                advance(done, note)
-            if checkpoint and self._due(checkpoint):
-                self.write(checkpoint)
+                note = f"loss {self._finite(self.stepper.loss()):.4f}"
+                advance(place.step - shown, note if place.best is None else f"{note}, best {place.best:.4f}")
+                shown = place.step
+            if self._is_due():
+                self.write()
             interrupt()
         if place.step > shown:
             advance(place.step - shown, "")
@@ -192,10 +188,6 @@ class Training:
         self.stepper.flush()
         self.whole = True
 
-    def _to_be_judged(self) -> bool:
-        step, every = self.place.step, self.settings.validate_every
-        return bool(every) and step > self.place.judged and (step % every == 0 or step == self.settings.steps)
-
     def _judge(self, figure: float) -> None:
         place = self.place
         self.whole = False
@@ -205,43 +197,36 @@ class Training:
             self.best = {name: p.clone() for name, p in self.parameters.items()}
         self.whole = True
 
-    def take_best(self) -> None:
-        """The parameters become the best that were seen, where any were judged."""
-        for name, tensor in self.best.items():
-            self.parameters[name].copy_(tensor)
+    def _is_due(self) -> bool:
+        """Whether a checkpoint is to be written."""
+        if not self.checkpoint:
+            return False
+        seconds, steps = time.monotonic() - self.written[0], self.place.step - self.written[1]
+        return seconds >= self.checkpoint.every_seconds or 0 < self.checkpoint.every_steps <= steps
 
-    def _due(self, checkpoint: Checkpoint) -> bool:
-        seconds, step = time.monotonic() - self._written[0], self.place.step
-        return seconds >= checkpoint.every_seconds or bool(
-            checkpoint.every_steps and step - self._written[1] >= checkpoint.every_steps
-        )
-
-    def write(self, checkpoint: Checkpoint) -> None:
-        """Writes where training stands."""
+    def write(self) -> None:
+        """Brings all up to the steps taken, and writes the checkpoint, where there is to be one."""
         self.flush()
-        tensors = {f"parameter.{name}": p for name, p in self.parameters.items()}
-        tensors |= {f"best.{name}": p for name, p in self.best.items()}
-        tensors |= {f"state.{name}": tensor for name, tensor in self.stepper.state().items()}
-        write_checkpoint(checkpoint.path, self.place, tensors)
-        self._written = (time.monotonic(), self.place.step)
+        if self.checkpoint:
+            parts = {"parameter": self.parameters, "best": self.best, "state": self.stepper.state()}
+            tensors = {f"{kind}.{name}": tensor for kind, part in parts.items() for name, tensor in part.items()}
+            write_checkpoint(self.checkpoint.path, self.place, tensors)
+            self.written = (time.monotonic(), self.place.step)
 
-    def take_up(self, checkpoint: Checkpoint) -> None:
+    def take_up(self) -> None:
         """Goes to where a checkpoint of the same training stands, if there is one."""
-        found = read_checkpoint(checkpoint.path, self.place.fingerprint)
-        if found is None:
-            return
-        self.place, tensors = found
-        state: Tensors = {}
-        for name, tensor in tensors.items():
-            kind, _, rest = name.partition(".")
-            if kind == "state":
-                state[rest] = tensor
-            elif kind == "best":
-                self.best[rest] = tensor.to(self.parameters[rest].device)
-            else:
-                self.parameters[rest].copy_(tensor)
-        self.stepper.restore(self.place.step, state)
-        self._written = (time.monotonic(), self.place.step)
+        found = read_checkpoint(self.checkpoint.path, self.place.fingerprint) if self.checkpoint else None
+        if found is not None:
+            self.place, tensors = found
+            parts: dict[str, Tensors] = {"parameter": {}, "best": {}, "state": {}}
+            for name, tensor in tensors.items():
+                kind, _, rest = name.partition(".")
+                parts[kind][rest] = tensor
+            for name, tensor in parts["parameter"].items():
+                self.parameters[name].copy_(tensor)
+            self.best = {name: tensor.to(self.parameters[name].device) for name, tensor in parts["best"].items()}
+            self.stepper.restore(self.place.step, parts["state"])
+        self.written = (time.monotonic(), self.place.step)
 
     def _finite(self, number: float) -> float:
         if not math.isfinite(number):
@@ -255,11 +240,13 @@ class Training:
 @contextmanager
 def _deferred_interrupts() -> Iterator[Callable[[], None]]:
     """Defers SIGINT and SIGTERM to the end of a step, where they are asked for; a second one interrupts at once."""
-    pressed = False
+    pressed: list[int] = []
+    here = threading.current_thread() is threading.main_thread()
+    numbers = (signal.SIGINT, signal.SIGTERM) if here else ()
+    ours = [number for number in numbers if signal.getsignal(number) is signal.default_int_handler]
 
     def hold(number: int, frame: object) -> None:  # noqa: ARG001
-        nonlocal pressed
-        pressed = True
+        pressed.append(number)
         restore()
 
     def restore() -> None:
@@ -267,17 +254,10 @@ def _deferred_interrupts() -> Iterator[Callable[[], None]]:
             signal.signal(number, signal.default_int_handler)
 
     def interrupt() -> None:
-        nonlocal pressed
         if pressed:
-            pressed = False
+            pressed.clear()
             raise KeyboardInterrupt
 
-    ours = [
-        number
-        for number in (signal.SIGINT, signal.SIGTERM)
-        if threading.current_thread() is threading.main_thread()
-        and signal.getsignal(number) is signal.default_int_handler
-    ]
     for number in ours:
         signal.signal(number, hold)
     try:

@@ -120,26 +120,21 @@ class NeuralModel(Protocol):
     @property
     def device(self) -> torch.device:
         """Where its tensors are."""
-        ...
 
     @property
     def is_logit(self) -> bool:
         """Whether σ(score) is a probability after training; else EM rescales the scores on validation triples."""
-        ...
 
     @property
     def bytes_per_query(self) -> int:
         """What scoring one query against all entities takes, the scores themselves included."""
-        ...
 
     @property
     def unscorable(self) -> BoolArray:
         """For each entity of the graph, whether it cannot be scored (vectors: entities that training never saw)."""
-        ...
 
     def bind(self, graph: KnowledgeGraph) -> "NeuralModel":
         """The same parameters over a graph with more facts and perhaps more entities; this model stays as it is."""
-        ...
 
     def fit(
         self,
@@ -156,22 +151,18 @@ class NeuralModel(Protocol):
         With `validate` it may stop early and keeps the best parameters. With a checkpoint of the same training it
         resumes there, and ends as if it had never stopped.
         """
-        ...
 
     def rescale(self, slope: float, offset: float) -> None:
         """Until the next fit, scores are slope · (the model's own) + offset."""
-        ...
 
     def score(self, triples: IntArray, hide_self: bool = False) -> torch.Tensor:
         """The scores of given triples; with `hide_self`, each as if it were not in the graph."""
-        ...
 
     def score_all(self, known: IntArray, relations: IntArray, side: Side) -> torch.Tensor:
         """For each query (known entity, relation, asked side) the scores of all entities: (queries, entities).
 
         The caller may overwrite the tensor.
         """
-        ...
 
     def score_answers(
         self, known: IntArray, relations: IntArray, side: Side, candidates: IntArray | None = None
@@ -180,23 +171,18 @@ class NeuralModel(Protocol):
 
         The two differ only for a model that asks for heads in another way than for tails.
         """
-        ...
 
     def tables(self) -> Mapping[str, Table]:
         """The learned tables by name, for export and checks."""
-        ...
 
     def reasons(self, triple: IntArray) -> Reasons:
         """Why it gave a triple its score."""
-        ...
 
     def save(self, path: Path) -> None:
         """Writes the parameters as safetensors."""
-        ...
 
     def load(self, path: Path) -> None:
         """Reads what `save` wrote."""
-        ...
 
 
 class Guide(Protocol):
@@ -205,7 +191,6 @@ class Guide(Protocol):
     @property
     def digest(self) -> bytes:
         """Identifies the guide, so that a checkpoint of another one is not resumed."""
-        ...
 
 
 class ModelKind(Protocol):
@@ -217,11 +202,9 @@ class ModelKind(Protocol):
 
     def make(self, graph: KnowledgeGraph, config: Config, guide: Guide | None = None) -> NeuralModel:
         """An untrained model of a graph; an InputError where it cannot take the guide."""
-        ...
 
     def cost(self, graph: KnowledgeGraph, config: Config) -> Cost:
         """What training such a model takes."""
-        ...
 
 
 def make_model(graph: KnowledgeGraph, config: Config, guide: Guide | None = None) -> NeuralModel:
@@ -232,8 +215,7 @@ def make_model(graph: KnowledgeGraph, config: Config, guide: Guide | None = None
         >>> make_model(graph, Config(device="cpu")).device
         device(type='cpu')
     """
-    model: NeuralModel = model_kind(config).make(graph, config, guide)
-    return model
+    return model_kind(config).make(graph, config, guide)
 
 
 def model_kind(config: Config) -> ModelKind:

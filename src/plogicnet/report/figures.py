@@ -57,30 +57,25 @@ def _side(cell: Child) -> str | None:
 
 def systems_table(rankings: Mapping[str, RankingFigures], titles: Titles = TITLES) -> Markup:
     """The rankings side by side; the best of each column is bold."""
-    there = [rankings[name].overall for name in titles if name in rankings]
-    shown = [metric for metric in columns() if all(metric.key in figures for figures in there)]
-    best = {metric.key: metric.best(round(figures[metric.key], 3) for figures in there) for metric in shown}
+    there = {title: rankings[name].overall for name, title in titles.items() if name in rankings}
+    shown = [metric for metric in columns() if all(metric.key in figures for figures in there.values())]
+    best = {metric.key: metric.best(round(figures[metric.key], 3) for figures in there.values()) for metric in shown}
 
     def cell(metric: Metric, value: float) -> Child:
         text = metric.show(value)
         return tag("b", text) if round(value, 3) == best[metric.key] and len(there) > 1 else text
 
-    named = [titles[name] for name in titles if name in rankings]
-    rows = [[name, *(cell(m, figures[m.key]) for m in shown)] for name, figures in zip(named, there, strict=True)]
+    rows = [[title, *(cell(m, figures[m.key]) for m in shown)] for title, figures in there.items()]
     return table(["system", *(metric.title for metric in shown)], rows, "systems")
 
 
 def groups_table(
-    groups: Mapping[str, Mapping[str, Figures]],
-    counts: Mapping[str, int],
-    kind: str,
-    names: Names,
-    titles: Titles = TITLES,
+    groups: Mapping[str, Mapping[str, Figures]], counts: Mapping[str, int], kind: str, names: Names, titles: Titles
 ) -> Markup:
     """The MRR of each relation or category, by ranking, as marks on a line; the largest first.
 
     Example:
-        >>> groups_table({"rules": {"1-1": {"mrr": 0.5}}}, {"1-1": 3}, "category", Names()).count("0.500")
+        >>> groups_table({"rules": {"1-1": {"mrr": 0.5}}}, {"1-1": 3}, "category", Names(), TITLES).count("0.500")
         3
     """
     there = [name for name in COMPARED if name in groups]
@@ -108,9 +103,7 @@ def iterations_figure(history: Sequence[Iteration], titles: Titles = TITLES, bes
     there = [name for name in titles if name in history[0].valid]
     mrr = {name: [(line.iteration, line.valid[name]["mrr"]) for line in history] for name in there}
     values = [v for points in mrr.values() for _, v in points]
-    numbers = [line.iteration for line in history]
-    x = Axis(min(numbers) - 0.5, max(numbers) + 0.5, _counted(numbers), "EM iteration")
-    plane = Plane(x, Axis.of(min(values), max(values), "MRR on valid"))
+    plane = Plane(_iterations(history), Axis.of(min(values), max(values), "MRR on valid"))
     drawn = [plane.line(KINDS[n], points) for n, points in mrr.items()]
     drawn += [[plane.mark(KINDS[n], *p, f"{titles[n]}: {p[1]:.3f}") for p in mrr[n]] for n in there]
     about = "; ".join(f"{line.iteration}: λ = {line.lambda_:g}" for line in history)
@@ -119,9 +112,10 @@ def iterations_figure(history: Sequence[Iteration], titles: Titles = TITLES, bes
     return plane.figure("EM iterations", about, drawn, legend(_kinds(there, titles)))
 
 
-def _counted(numbers: Sequence[int]) -> tuple[tuple[float, str], ...]:
-    step = max(1, len(numbers) // 10)
-    return tuple((float(n), str(n)) for n in numbers[::step])
+def _iterations(history: Sequence[Iteration]) -> Axis:
+    numbers = [line.iteration for line in history]
+    ticks = tuple((float(n), str(n)) for n in numbers[:: max(1, len(numbers) // 10)])
+    return Axis(min(numbers) - 0.5, max(numbers) + 0.5, ticks, "EM iteration")
 
 
 def accepted_figure(history: Sequence[Iteration], tau: float) -> Markup:
@@ -131,17 +125,16 @@ def accepted_figure(history: Sequence[Iteration], tau: float) -> Markup:
         >>> accepted_figure([Iteration(1, 9, 4, 0.5, {}, 1.0, {})], 0.5).count("50.0 %")
         2
     """
-    numbers = [line.iteration for line in history]
-    x = Axis(min(numbers) - 0.5, max(numbers) + 0.5, _counted(numbers), "EM iteration")
-    plane = Plane(x, Axis.of(0, 1.08 * max(1, *(line.accepted for line in history)), "accepted hidden triples"))
+    highest = max(1, *(line.accepted for line in history))
+    plane = Plane(_iterations(history), Axis.of(0, 1.08 * highest, "accepted hidden triples"))
+    half = min(0.3, 0.06 * len(history) + 0.1)
     drawn: list[Child] = []
     for line in history:
         at, accepted, share = line.iteration, line.accepted, line.accepted_precision
-        left, right = at - min(0.3, 0.06 * len(history) + 0.1), at + min(0.3, 0.06 * len(history) + 0.1)
         text = "" if share is None else f"{100 * share:.1f} %"
-        drawn.append(plane.bar("soft", left, right, accepted, f"{accepted:,} accepted"))
+        drawn.append(plane.bar("soft", at - half, at + half, accepted, f"{accepted:,} accepted"))
         if share:
-            drawn.append(plane.bar("star", left, right, share * accepted, f"{text} of them held out"))
+            drawn.append(plane.bar("star", at - half, at + half, share * accepted, f"{text} of them held out"))
         shown = f"{accepted:,} · {text}" if text and len(history) <= BARS_WITH_SHARES else f"{accepted:,}"
         drawn.append(plane.text(at, accepted, shown))
     about = (
@@ -202,9 +195,8 @@ def reliability_figure(calibration: Reliability, split: str) -> Markup:
         >>> reliability_figure(Reliability(0.1, 0.0, (Bin(0.1, 0.2, 1.0),)), "test").count("<circle")
         1
     """
-    plane = Plane(
-        Axis.of(0, 1, "probability that was given", percent=True), Axis.of(0, 1, "share that is true", percent=True)
-    )
+    x = Axis.of(0, 1, "probability that was given", percent=True)
+    plane = Plane(x, Axis.of(0, 1, "share that is true", percent=True))
     points = [(point.predicted, point.true) for point in calibration.curve]
     drawn = [plane.line("ideal", [(0, 0), (1, 1)]), plane.line("star", points)]
     for point in calibration.curve:
@@ -227,8 +219,7 @@ def rules_figure(rules: RuleTable, seed: int) -> Markup:
     radius = np.clip(1.5 + 1.3 * np.log10(np.maximum(rules.support, 1)), 2, 9)
     drawn = []
     for i in np.argsort(-rules.support, kind="stable").tolist():
-        counts = f"weight {rules.weight[i]:.2f}, {rules.hits[i]:,} of {rules.support[i]:,}"
-        text = f"{counts}: {rules.rules[i]}"
+        text = f"weight {rules.weight[i]:.2f}, {rules.hits[i]:,} of {rules.support[i]:,}: {rules.rules[i]}"
         drawn.append(plane.dot("rules", rules.precision[i], rules.weight[i], float(radius[i]), text))
     part = f"A sample of {len(rules):,} of the {of:,} rules, drawn by the run’s seed." if len(rules) < of else ""
     about = (
@@ -245,9 +236,11 @@ def timings_table(seconds: Mapping[str, float]) -> Markup:
         >>> timings_table({"mine": 1.0, "e_step": 3.0}).count("<tr")
         4
     """
-    whole = sum(seconds.values()) or 1.0
+    if not seconds:
+        return tag("p", "The run holds no timings.")
+    whole = sum(seconds.values())
     rows: list[list[Child]] = [
-        [STEPS.get(step, step), f"{took:,.1f} s", meter(took / whole), f"{100 * took / whole:.0f} %"]
+        [STEPS.get(step, step), f"{took:,.1f} s", meter(took / (whole or 1.0)), f"{100 * took / (whole or 1.0):.0f} %"]
         for step, took in seconds.items()
     ]
-    return table(["step", "time", "", "share"], [*rows, ["all", f"{sum(seconds.values()):,.1f} s", "", ""]], "timings")
+    return table(["step", "time", "", "share"], [*rows, ["all", f"{whole:,.1f} s", "", ""]], "timings")

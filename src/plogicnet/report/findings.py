@@ -1,13 +1,15 @@
 """What a report shows beyond the run's own files: ranks, surprises and mistakes, each explained."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from plogicnet.evaluation.figures import Ranks
 from plogicnet.evaluation.ranking import rank
-from plogicnet.graph import SIDES, IntArray, KnowledgeGraph, TripleSet
+from plogicnet.graph import SIDES, IntArray, Side
 from plogicnet.inference.examples import Names
 from plogicnet.model import Explanation, PLogicNet, Prediction
 from plogicnet.support.progress import Progress, silent
@@ -43,52 +45,39 @@ class Ranked:
     ranks: dict[str, Ranks]
     judged: list[Prediction]
 
-    def place(self, system: str, row: int, side: int) -> float:
-        """The rank of one triple's head (0) or tail (1)."""
-        return float(self.ranks[system].realistic[row, side])
-
 
 @dataclass(frozen=True)
 class Asked:
     """A query made of a held-out triple by leaving one end open, with its answers.
 
     Attributes:
-        row: the triple's place among those ranked.
-        side: the end left open, "head" or "tail".
+        side: the end left open.
         truth: the triple.
+        places: its rank by each system.
         answers: the most probable answers that are in no split.
     """
 
-    row: int
-    side: str
+    side: Side
     truth: Prediction
+    places: dict[str, float]
     answers: list[Prediction]
 
 
-@dataclass(frozen=True)
-class Mistake:
-    """A query whose truth does not stand first: its ranks by system, what is explained, and what stands above it."""
-
-    asked: Asked
-    places: dict[str, float]
-    explained: Explanation
+Mistake = tuple[Asked, Explanation]
+"""A query whose truth does not stand first, and why the truth, or what stands above it, is probable or not."""
 
 
 def ranked(model: PLogicNet, split: str, progress: Progress = silent) -> Ranked:
     """Ranks a split, or of a large one a sample, by every system; all of the split is filtered nonetheless."""
-    f, config = model.fitted, model.config
-    everything = f.graph.split(split)
-    graph, triples = f.graph, everything
+    f, config, graph = model.fitted, model.config, model.fitted.graph
+    triples = everything = graph.split(split)
     if len(everything) > RANKED_MOST:
         chosen = np.zeros(len(everything), dtype=bool)
         chosen[np.random.default_rng([config.seed, 23]).choice(len(everything), RANKED_MOST, replace=False)] = True
         triples = everything[chosen]
-        # the others move to a split that is filtered too
-        rest = everything[~chosen]
-        if split == "test":
-            graph = replace(f.graph, test=triples, valid=np.concatenate([f.graph.valid, rest]))
-        else:
-            graph = replace(f.graph, valid=triples, train=np.concatenate([f.graph.train, rest]))
+        other = "valid" if split == "test" else "train"  # the others move to a split that is filtered too
+        splits: dict[str, Any] = {split: triples, other: np.concatenate([graph.split(other), everything[~chosen]])}
+        graph = replace(graph, **splits)
     compared = rankings(config, f.outcome.lambda_)
     ranks = rank(graph, split, f.outcome.neural, f.rules, compared, config.evaluation.batch_memory_mb, progress)
     return Ranked(split, triples, len(everything), ranks, model.judge(triples))
@@ -100,26 +89,21 @@ def ask(model: PLogicNet, ranking: Ranked, progress: Progress = silent) -> list[
     if len(queries) > ASKED_MOST:
         queries = np.sort(np.random.default_rng([model.config.seed, 29]).choice(queries, ASKED_MOST, replace=False))
     asked = []
-    known = _everything(model.fitted.graph)
     with progress("asking, queries", len(queries)) as advance:
         for query in queries.tolist():
-            row, side = divmod(query, 2)
-            asked.append(_asked(model, ranking, row, side, known))
+            asked.append(_asked(model, ranking, query))
             advance()
     return asked
 
 
-def _asked(model: PLogicNet, ranking: Ranked, row: int, side: int, known: TripleSet) -> Asked:
-    head, relation, tail = ranking.judged[row].triple
-    open_head = SIDES[side] == "head"
-    answers = model.predict(None if open_head else head, relation, tail if open_head else None, top=ANSWERS)
-    numbers = np.array([model.fitted.graph.numbers(*a.triple) for a in answers], dtype=np.int64).reshape(-1, 3)
-    new = [a for a, is_known in zip(answers, known.contains(numbers).tolist(), strict=True) if not is_known]
-    return Asked(row, SIDES[side], ranking.judged[row], new)
-
-
-def _everything(graph: KnowledgeGraph) -> TripleSet:
-    return TripleSet.of(np.concatenate([graph.train, graph.valid, graph.test]), len(graph.entities))
+def _asked(model: PLogicNet, ranking: Ranked, query: int) -> Asked:
+    """One query: number 2n asks for the head of the ranked triple n, number 2n + 1 for its tail."""
+    row, side = divmod(query, 2)
+    truth, asked = ranking.judged[row], SIDES[side]
+    head, tail = (None, truth.tail) if asked == "head" else (truth.head, None)
+    answers = model.predict(head, truth.relation, tail, top=ANSWERS)
+    places = {system: float(ranks.realistic[row, side]) for system, ranks in ranking.ranks.items()}
+    return Asked(asked, truth, places, [answer for answer in answers if answer.held_out is None])
 
 
 def believed_by_rules(model: PLogicNet) -> list[Explanation]:
@@ -129,8 +113,6 @@ def believed_by_rules(model: PLogicNet) -> list[Explanation]:
 
 def believed_by_neural(model: PLogicNet, asked: Sequence[Asked]) -> list[Explanation]:
     """Missing facts that the neural model makes probable and that rules doubt or do not reach, most probable first."""
-    if model.fitted.outcome.neural is None:
-        return []
     unreached = {a.triple: a for query in asked for a in query.answers if not a.in_hidden}
     candidates = [*_hidden(model, by_rules=False), *unreached.values()]
     most = sorted(candidates, key=lambda c: -(c.q or 0.0) * (1 - c.p_w))
@@ -157,42 +139,33 @@ def _explained(model: PLogicNet, candidates: Iterable[Prediction]) -> list[Expla
 
 def _varied(best: Sequence[Prediction]) -> list[Prediction]:
     """The first few, one for each relation as long as there are others."""
-    rounds: dict[str, int] = {}
-    turn = []
+    before = Counter[str]()
+    turns = []
     for at, judged in enumerate(best):
-        rounds[judged.relation] = rounds.get(judged.relation, -1) + 1
-        turn.append((rounds[judged.relation], at))
-    chosen = sorted(turn)[:SHOWN]
-    return [best[at] for at in sorted(at for _, at in chosen)]
+        turns.append((before[judged.relation], at))
+        before[judged.relation] += 1
+    return [best[at] for at in sorted(at for _, at in sorted(turns)[:SHOWN])]
 
 
 def ranked_badly(model: PLogicNet, ranking: Ranked) -> list[Mistake]:
     """Held-out triples that a rule reaches and that pLogicNet* ranks badly all the same, the worst first."""
     places = ranking.ranks[STAR].realistic
     reached = np.array([judged.in_hidden for judged in ranking.judged], dtype=bool)
-    rows, sides = np.nonzero((places > BADLY) & reached[:, None])
-    order = np.argsort(-places[rows, sides], kind="stable").tolist()
-    worst: dict[str, tuple[int, int]] = {}
-    for at in order:  # one for each relation
-        worst.setdefault(ranking.judged[rows[at]].relation, (int(rows[at]), int(sides[at])))
-    known = _everything(model.fitted.graph)
-    asked = [_asked(model, ranking, row, side, known) for row, side in list(worst.values())[:SHOWN]]
-    return [_mistake(model, ranking, a, a.truth) for a in asked]
+    badly = np.flatnonzero((places > BADLY) & reached[:, None])
+    worst: dict[str, int] = {}
+    for query in badly[np.argsort(-places.ravel()[badly], kind="stable")].tolist():  # one for each relation
+        worst.setdefault(ranking.judged[query // 2].relation, query)
+    asked = [_asked(model, ranking, query) for query in list(worst.values())[:SHOWN]]
+    return [(query, model.explain(*query.truth.triple, PREMISES)) for query in asked]
 
 
-def confidently_wrong(model: PLogicNet, ranking: Ranked, asked: Sequence[Asked]) -> list[Mistake]:
+def confidently_wrong(model: PLogicNet, asked: Sequence[Asked]) -> list[Mistake]:
     """Answers in no split that are held more probable than the truth, the most probable first."""
     wrong: dict[Names, Asked] = {}
     for query in asked:
         best = query.answers[0].probability if query.answers else 0.0
-        missed = ranking.place(STAR, query.row, SIDES.index(query.side)) > 1
-        if missed and best > query.truth.probability and best >= CONFIDENTLY:
+        if query.places[STAR] > 1 and best > query.truth.probability and best >= CONFIDENTLY:
             wrong.setdefault(query.answers[0].triple, query)
     order = sorted(wrong.values(), key=lambda query: -query.answers[0].probability)
     chosen = _varied([query.answers[0] for query in order])
-    return [_mistake(model, ranking, wrong[answer.triple], answer) for answer in chosen]
-
-
-def _mistake(model: PLogicNet, ranking: Ranked, asked: Asked, about: Prediction) -> Mistake:
-    places = {system: ranking.place(system, asked.row, SIDES.index(asked.side)) for system in ranking.ranks}
-    return Mistake(asked, places, model.explain(*about.triple, PREMISES))
+    return [(wrong[answer.triple], model.explain(*answer.triple, PREMISES)) for answer in chosen]

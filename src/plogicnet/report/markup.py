@@ -54,17 +54,25 @@ def join(*children: Child) -> Markup:
         >>> join("a < b, ", [tag("br"), 3, None])
         'a &lt; b, <br>3'
     """
-    return Markup("".join(_child(child) for child in children))
+    parts: list[str] = []
+    for child in children:
+        if isinstance(child, Markup):
+            parts.append(child)
+        elif isinstance(child, str | int | float):
+            parts.append(html.escape(_legible(str(child)), quote=False))
+        elif child is not None:
+            parts.append(join(*child))
+    return Markup("".join(parts))
 
 
-def _child(child: Child) -> str:
-    if child is None:
-        return ""
-    if isinstance(child, Markup):
-        return child
-    if isinstance(child, str | int | float):
-        return html.escape(_legible(str(child)), quote=False)
-    return join(*child)
+def separated(separator: Child, children: Iterable[Child]) -> Markup:
+    """Children with a separator between them.
+
+    Example:
+        >>> separated(tag("br"), ["a", "<b"])
+        'a<br>&lt;b'
+    """
+    return Markup(join(separator).join(join(child) for child in children))
 
 
 def _legible(text: str) -> str:
@@ -89,13 +97,16 @@ def breakable(text: str) -> Markup:
         >>> breakable("/people/person/nationality")
         '/<wbr>people/<wbr>person/<wbr>nationality'
     """
-    parts = re.split(r"(?<=[/._:#-])(?=\w)", text) if len(text) > UNBROKEN else [text]
-    return join(*(join(tag("wbr") if at else None, part) for at, part in enumerate(parts)))
+    return separated(tag("wbr"), re.split(r"(?<=[/._:#-])(?=\w)", text) if len(text) > UNBROKEN else [text])
 
 
 @dataclass(frozen=True)
 class Names:
     """How names are shown: under their labels, isolated (a name may run from right to left), and cut where too long.
+
+    Attributes:
+        labels: readable names of names.
+        rules: the run's rules by their text, as explanations name them.
 
     Example:
         >>> Names({"Q1": "Anna"})("Q1")
@@ -105,6 +116,7 @@ class Names:
     """
 
     labels: Mapping[str, str] = field(default_factory=dict)
+    rules: Mapping[str, Rule] = field(default_factory=dict)
 
     def __call__(self, name: str) -> Markup:
         """One name."""
@@ -115,31 +127,24 @@ class Names:
         """One name's label, or itself."""
         return self.labels.get(name) or name
 
-    def fact(self, triple: Iterable[str]) -> Markup:
-        """A triple: head, relation, tail."""
+    def fact(self, triple: Iterable[str], asked: str = "") -> Markup:
+        """A triple: head, relation, tail; the end that is asked for is left open."""
         head, relation, tail = triple
-        return tag("span", self(head), self._relation(relation), self(tail), class_="fact")
+        ends = [tag("b", "?") if end == asked else self(name) for end, name in (("head", head), ("tail", tail))]
+        between = tag("span", " ", tag("i", self(relation)), " ", class_="relation")
+        return tag("span", ends[0], between, ends[1], class_="fact")
 
-    def query(self, triple: Iterable[str], side: str) -> Markup:
-        """A triple with one end left open."""
-        head, relation, tail = triple
-        unknown = tag("b", "?")
-        ends = (unknown, self(tail)) if side == "head" else (self(head), unknown)
-        return tag("span", ends[0], self._relation(relation), ends[1], class_="fact")
+    def facts(self, triples: Iterable[Iterable[str]]) -> Markup:
+        """Triples that hold together."""
+        return separated(tag("span", " and ", class_="and"), map(self.fact, triples))
 
-    def rule(self, rule: Rule) -> Markup:
-        """A rule: premises, arrow, hypothesis."""
-        body = [part for atom in rule.body for part in (tag("span", " ∧ ", class_="and"), self._atom(atom))][1:]
+    def rule(self, text: str) -> Markup:
+        """A rule of the run: premises, arrow, hypothesis."""
+        rule = self.rules[text]
+        body = separated(tag("span", " ∧ ", class_="and"), map(self._atom, rule.body))
         hypothesis = join("not " if rule.negated else "", self._atom(rule.head))
         return tag("span", body, tag("span", " ⇒ " if body else "⇒ ", class_="and"), hypothesis, class_="rule")
 
-    def _relation(self, name: str) -> Markup:
-        return tag("span", " ", tag("i", self(name)), " ", class_="relation")
-
     def _atom(self, atom: Atom) -> Markup:
         ends = [self(end.name) if isinstance(end, Constant) else str(end) for end in (atom.head, atom.tail)]
-        return tag("span", tag("i", self(atom.relation)), "(", ends[0], ", ", ends[1], ")", class_="atom")
-
-
-AND = tag("span", " and ", class_="and")
-"""Between premises."""
+        return tag("span", tag("i", self(atom.relation)), "(", separated(", ", ends), ")", class_="atom")

@@ -1,26 +1,23 @@
 """The page: its sections, its style and its policy, in one file."""
 
 import base64
-import dataclasses
 import hashlib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import is_dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from plogicnet.config import Config
 from plogicnet.config.tree import children
-from plogicnet.diagnostics.finding import Finding
 from plogicnet.diagnostics.graphs import examine_graph
 from plogicnet.evaluation.figures import Bin, SplitFigures
-from plogicnet.graph import RELATION, KnowledgeGraph
+from plogicnet.graph import RELATION
 from plogicnet.inference.examples import Example
-from plogicnet.model import Explanation, PLogicNet
+from plogicnet.model import PLogicNet
 from plogicnet.report import figures, findings, reasons
-from plogicnet.report.markup import AND, Child, Markup, Names, breakable, join, shortened, tag
+from plogicnet.report.markup import Child, Markup, Names, breakable, join, separated, shortened, tag
 from plogicnet.rules import RuleTable
 from plogicnet.runs.files import read_timings
 from plogicnet.runs.reading import read_config
@@ -31,20 +28,18 @@ from plogicnet.systems.system import NEURAL, RULES, STAR
 from plogicnet.version import VERSION
 
 NEITHER = "without rules and without a neural model, nothing tells one answer from another"
+NONE = "There are none."
 STRONGEST, EXAMPLES = 12, 2
 EXAMPLE_MOST = 160
 TURNING = dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A)])
 """Characters that change the direction of the text after them."""
-Section = tuple[str, str, Child]
-"""An anchor, a title, and what stands under it."""
 
 
 def write_report(
     run: Path, out: Path, settings: Mapping[str, object] | None = None, progress: Progress = silent
 ) -> Path:
     """Writes the report of a complete run to an HTML file; settings, as the device, may differ from the run's own."""
-    model = PLogicNet.load(run, settings)
-    page = page_of(model, run, progress)
+    page = page_of(PLogicNet.load(run, settings), run, progress)
     try:
         write_text(out, page)
     except OSError as error:
@@ -54,13 +49,14 @@ def write_report(
 
 def page_of(model: PLogicNet, run: Path, progress: Progress = silent) -> str:
     """The report as text."""
-    graph, names = model.fitted.graph, Names(model.fitted.graph.labels)
+    graph = model.fitted.graph
+    names = Names(graph.labels, {str(rule): rule for rule in model.fitted.outcome.rule_model.rules.rules})
     split = next((s for s in ("test", "valid") if s in model.metrics), None)
     ranking = findings.ranked(model, split, progress) if split else None
     asked = findings.ask(model, ranking, progress) if ranking else []
-    content: Any = model.metrics[split] if split else None
-    result = None if content is None else SplitFigures.of_json(content)
-    sections: list[Section] = [
+    metrics: Mapping[str, Any] = model.metrics
+    result = SplitFigures.of_json(metrics[split]) if split else None
+    sections: list[tuple[str, str, Child]] = [
         ("data", "The graph", _data(model)),
         ("ranking", "How well it ranks", _ranking(model, result, ranking, names)),
         ("probabilities", "Probabilities", _probabilities(result)),
@@ -68,11 +64,13 @@ def page_of(model: PLogicNet, run: Path, progress: Progress = silent) -> str:
         ("surprises", "Surprising predictions", _surprises(model, asked, names)),
         ("mistakes", "Mistakes worth reading", _mistakes(model, ranking, asked, names)),
         ("settings", "Settings", _settings(read_config(run))),
-        ("timings", "Timings", _timings(read_timings(run))),
+        ("timings", "Timings", figures.timings_table(read_timings(run))),
     ]
     contents = tag("nav", [tag("a", title, href=f"#{anchor}") for anchor, title, _ in sections], aria_label="Contents")
     body = [tag("section", tag("h2", title), inner, id=anchor) for anchor, title, inner in sections]
-    title = tag("h1", names(graph.name), tag("small", f"plogicnet report · {_halves(model)}"))
+    halves = [model.config.neural.model] * model.config.em.neural + ["rules"] * bool(names.rules)
+    trained = f"plogicnet report · {' and '.join(halves) or 'nothing'}, seed {model.config.seed}"
+    title = tag("h1", names(graph.name), tag("small", trained))
     head = tag("header", title, _short(model, result), contents)
     foot = tag("footer", f"Made by plogicnet {VERSION} from the run ", names(run.resolve().name), ".")
     return _document(f"{names.text(graph.name)}: plogicnet report", join(head, tag("main", body), foot))
@@ -94,14 +92,6 @@ def _document(title: str, body: Markup) -> str:
         tag("style", Markup(style)),
     )
     return "<!doctype html>\n" + tag("html", head, tag("body", body), lang="en") + "\n"
-
-
-def _halves(model: PLogicNet) -> str:
-    """What was trained together."""
-    config = model.config
-    model_name = [config.neural.model] if config.em.neural else []
-    halves = [*model_name, *(["rules"] if len(model.fitted.outcome.rule_model.rules) else [])]
-    return f"{' and '.join(halves) or 'nothing'}, seed {config.seed}"
 
 
 def _tiles(values: Sequence[tuple[str, Child]]) -> Markup:
@@ -137,8 +127,8 @@ def _data(model: PLogicNet) -> Child:
     unseen: Any = count["unseen_entities"]
     new = [f"{n:,} in {split}" for split, n in unseen.items() if n]
     relations: Any = count["relation_categories"]
-    triples = _by_category(graph, "train")
-    rows: list[list[Child]] = [[c, f"{n:,}", f"{triples.get(c, 0):,}"] for c, n in relations.items() if n]
+    triples = _by_category(model, "train")
+    rows: list[list[Child]] = [[c, f"{n:,}", f"{triples[c]:,}"] for c, n in relations.items() if n]
     return [
         _tiles(sizes),
         tag("p", held) if graph.held_out else None,
@@ -151,62 +141,48 @@ def _data(model: PLogicNet) -> Child:
     ]
 
 
-def _by_relation(graph: KnowledgeGraph, split: str) -> dict[str, int]:
-    """How many triples of a split each relation has, where it has some."""
-    numbers, counts = np.unique(graph.split(split)[:, RELATION], return_counts=True)
-    return dict(zip(graph.relations.take(numbers), counts.tolist(), strict=True))
-
-
-def _by_category(graph: KnowledgeGraph, split: str) -> dict[str, int]:
-    """How many triples of a split each category of relations has, where it has some."""
-    category = dict(zip(graph.relations.names, graph.relation_categories, strict=True))
-    counts = Counter[str]()
-    for relation, n in _by_relation(graph, split).items():
-        counts[category[relation]] += n
-    return dict(counts)
+def _by_category(model: PLogicNet, split: str) -> Counter[str]:
+    """How many triples of a split each category of relations has."""
+    categories = model.fitted.graph.relation_categories
+    return Counter(categories[relation] for relation in model.fitted.graph.split(split)[:, RELATION].tolist())
 
 
 def _checkup(model: PLogicNet) -> Markup:
     """What the doctor says of the graph, warnings first."""
     checked = examine_graph(model.fitted.graph).findings
     shown = [f for level in ("warning", "note") for f in checked if f.level == level]
-    items = [tag("li", _level(f), " ", f.message, _examples(f.examples[:3])) for f in shown]
+    kinds = {"warning": "badge no", "note": "badge"}
+    items = [
+        tag("li", tag("span", f.level, class_=kinds[f.level]), " ", f.message, _examples(f.examples[:3])) for f in shown
+    ]
     fine = len(checked) - len(shown)
     return tag("ul", items, tag("li", f"{fine} of {len(checked)} checks passed."), class_="checkup")
-
-
-def _level(finding: Finding) -> Markup:
-    return tag("span", finding.level, class_="badge no" if finding.level == "warning" else "badge")
 
 
 def _examples(examples: Sequence[str]) -> Child:
     """Texts with names in them, which must not turn the rest of the text around."""
     shown = [tag("bdi", breakable(shortened(e.translate(TURNING), EXAMPLE_MOST))) for e in examples]
-    return tag("small", "For example: ", [join("; " if at else "", e) for at, e in enumerate(shown)]) if shown else None
+    return tag("small", "For example: ", separated("; ", shown)) if shown else None
 
 
 def _ranking(model: PLogicNet, result: SplitFigures | None, ranking: findings.Ranked | None, names: Names) -> Child:
     if result is None or ranking is None:
         return tag("p", "The graph holds nothing out, so there is nothing to rank.")
     graph, titles = model.fitted.graph, model.titles
-    relations, categories = _by_relation(graph, ranking.split), _by_category(graph, ranking.split)
-    ranked = result.rankings
-    by_category = {name: of.by_category for name, of in ranked.items()}
-    by_relation = {name: of.by_relation for name, of in ranked.items()}
+    relations = Counter(graph.relations.take(graph.split(ranking.split)[:, RELATION]))
+    by_category = {name: of.by_category for name, of in result.rankings.items()}
+    by_relation = {name: of.by_relation for name, of in result.rankings.items()}
     most = figures.RELATIONS_MOST
     largest = f", the {most} largest of {len(relations):,}" if len(relations) > most else ""
-    plots = (
-        figures.iterations_figure(model.history, titles, ranking.split == "test"),
-        figures.ranks_figure(ranking, len(graph.entities), titles),
-    )
+    iterations = figures.iterations_figure(model.history, titles, ranking.split == "test")
     asked = many(ranking.of, f"{ranking.split} triple")
     about = f"{asked}, both ends, among {many(len(graph.entities), 'entity', 'entities')}; filtered."
     return [
         tag("p", about),
-        figures.systems_table(ranked, titles),
-        tag("div", *plots, class_="pair"),
+        figures.systems_table(result.rankings, titles),
+        tag("div", iterations, figures.ranks_figure(ranking, len(graph.entities), titles), class_="pair"),
         tag("h3", "MRR by category of relation"),
-        figures.groups_table(by_category, categories, "category", names, titles),
+        figures.groups_table(by_category, _by_category(model, ranking.split), "category", names, titles),
         tag("h3", f"MRR by relation{largest}"),
         figures.groups_table(by_relation, relations, "relation", names, titles),
     ]
@@ -259,16 +235,11 @@ def _rules(model: PLogicNet, names: Names) -> Child:
         by = "it ranks by the neural model alone" if outcome.neural is not None else NEITHER
         return tag("p", f"This run has no rules{kept}: {by}.")
     kinds = ", ".join(f"{n:,} {pattern}" for pattern, n in rules.counts().items() if n)
-    text = (
-        f"{many(len(rules), 'rule')} ({kinds}) and {besides} were kept of {many(model.fitted.candidates, 'candidate')}."
-    )
-    plots = (
-        figures.rules_figure(rules, model.config.seed),
-        figures.accepted_figure(model.history, model.config.em.tau_triplet),
-    )
+    found = many(model.fitted.candidates, "candidate")
+    accepted = figures.accepted_figure(model.history, model.config.em.tau_triplet)
     return [
-        tag("p", text),
-        tag("div", *plots, class_="pair"),
+        tag("p", f"{many(len(rules), 'rule')} ({kinds}) and {besides} were kept of {found}."),
+        tag("div", figures.rules_figure(rules, model.config.seed), accepted, class_="pair"),
         tag("h3", "The strongest rules"),
         _strongest(model, rules, names),
     ]
@@ -281,33 +252,29 @@ def _strongest(model: PLogicNet, rules: RuleTable, names: Names) -> Markup:
         weight = join(f"{row['weight']:.2f}", tag("small", f" ± {error:.2f}") if error is not None else None)
         examples = [_example(e, names) for e in model.fitted.examples(rule, EXAMPLES)]
         counts = join(f"{row['precision']:.2f}", tag("small", f" {row['hits']:,} of {row['support']:,}"))
-        rows.append([weight, join(names.rule(rule), tag("ul", examples, class_="examples")), counts])
+        rows.append([weight, join(names.rule(str(rule)), tag("ul", examples, class_="examples")), counts])
     return figures.table(["weight", "rule, and examples of it", "precision"], rows, "rules")
 
 
 def _example(example: Example, names: Names) -> Markup:
-    premises = [join(AND if i else "", names.fact(p)) for i, p in enumerate(example.premises)]
     text = "known" if example.known else f"new, in {example.held_out}" if example.held_out else "new"
     known = tag("span", text, class_="badge" if example.known else "badge yes")
-    return tag("li", *premises, tag("span", " ⇒ ", class_="and"), names.fact(example.hypothesis), " ", known)
+    arrow = tag("span", " ⇒ ", class_="and")
+    return tag("li", names.facts(example.premises), arrow, names.fact(example.hypothesis), " ", known)
 
 
 def _surprises(model: PLogicNet, asked: Sequence[findings.Asked], names: Names) -> Child:
-    rules = _rule_texts(model)
-    neural = model.fitted.outcome.neural is not None
-
-    def cards(found: Sequence[Explanation]) -> Markup:
-        return _cards([reasons.prediction_card(why, names, rules) for why in found], "There are none.")
-
+    rules, neural = names.rules, model.fitted.outcome.neural is not None
     parts: list[Child] = [tag("p", "Facts that the training triples do not hold. The probability is calibrated.")]
     if rules:
         title = "Rules say yes, the neural model doubts it" if neural else "The rules’ most probable missing facts"
-        parts += [tag("h3", title), cards(findings.believed_by_rules(model))]
+        parts += [tag("h3", title), _cards(reasons.prediction_card, findings.believed_by_rules(model), names)]
     if neural:
         doubted = "The neural model says yes, rules doubt it or do not reach it"
         title = doubted if rules else "The neural model’s most probable answers"
         among = f"Among {'the hidden triples and ' if rules else ''}the answers to {len(asked):,} queries."
-        parts += [tag("h3", title), tag("p", among), cards(findings.believed_by_neural(model, asked))]
+        found = findings.believed_by_neural(model, asked)
+        parts += [tag("h3", title), tag("p", among), _cards(reasons.prediction_card, found, names)]
     return parts if rules or neural else tag("p", f"There are none: {NEITHER}.")
 
 
@@ -316,25 +283,20 @@ def _mistakes(
 ) -> Child:
     if ranking is None:
         return tag("p", "The graph holds nothing out that could be mistaken.")
-    rules = _rule_texts(model)
     parts: list[Child] = []
-    if rules:
-        missed = [reasons.missed_card(m, names, rules) for m in findings.ranked_badly(model, ranking)]
+    if names.rules:
         none = f"No {ranking.split} triple that a rule reaches stands below rank {findings.BADLY}."
-        parts += [tag("h3", "Ranked badly although a rule reaches it"), _cards(missed, none)]
+        missed = _cards(reasons.missed_card, findings.ranked_badly(model, ranking), names, none)
+        parts += [tag("h3", "Ranked badly although a rule reaches it"), missed]
     queries = 2 * ranking.of
     part = f"{len(asked):,} of {queries:,}, drawn by the run’s seed" if len(asked) < queries else f"all {queries:,}"
     about = f"Answers that no split holds: mistakes, or facts that the data lack. Queries asked: {part}."
-    wrong = [reasons.wrong_card(m, names, rules) for m in findings.confidently_wrong(model, ranking, asked)]
-    return [*parts, tag("h3", "Held more probable than the truth"), tag("p", about), _cards(wrong, "No query has one.")]
+    wrong = _cards(reasons.wrong_card, findings.confidently_wrong(model, asked), names, "No query has one.")
+    return [*parts, tag("h3", "Held more probable than the truth"), tag("p", about), wrong]
 
 
-def _rule_texts(model: PLogicNet) -> reasons.Rules:
-    return {str(rule): rule for rule in model.fitted.outcome.rule_model.rules.rules}
-
-
-def _cards(cards: Sequence[Markup], none: str) -> Markup:
-    return tag("div", cards, class_="cards") if cards else tag("p", none)
+def _cards(card: Callable[[Any, Names], Markup], found: Sequence[Any], names: Names, none: str = NONE) -> Markup:
+    return tag("div", [card(each, names) for each in found], class_="cards") if found else tag("p", none)
 
 
 def _settings(config: Config) -> Child:
@@ -348,22 +310,17 @@ def _settings(config: Config) -> Child:
     return [tag("p", text), changed, tag("details", tag("summary", "All settings"), every)]
 
 
-def changed_settings(config: Config) -> Iterator[tuple[str, str, str, str]]:
-    """The settings that differ from the defaults: key, value, default, meaning.
+def changed_settings(node: Any, default: Any = None, prefix: str = "") -> Iterator[tuple[str, str, str, str]]:
+    """The settings of a section, or of all, that differ from the defaults: key, value, default, meaning.
 
     Example:
         >>> [row[:3] for row in changed_settings(Config().with_values({"neural.vectors.dim": 64}))]
         [('neural.vectors.dim', '64', '200')]
     """
-    yield from _changed(config, Config(), "")
-
-
-def _changed(node: Any, default: Any, prefix: str) -> Iterator[tuple[str, str, str, str]]:
-    usual = {key: value for key, value, _ in children(default)}
+    usual = {key: value for key, value, _ in children(default or type(node)())}
     for key, value, about in children(node):
-        if dataclasses.is_dataclass(value):
-            section: Any = type(value)
-            yield from _changed(value, usual.get(key) or section(), f"{prefix}{key}.")
+        if is_dataclass(value):
+            yield from changed_settings(value, usual.get(key), f"{prefix}{key}.")
         elif value != usual[key]:
             yield prefix + key, _value(value), _value(usual[key]), about["meaning"]
 
@@ -372,9 +329,3 @@ def _value(value: object) -> str:
     if isinstance(value, tuple):
         return ", ".join(map(_value, value))
     return str(value).lower() if isinstance(value, bool) else f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def _timings(seconds: Mapping[str, float]) -> Child:
-    if not seconds:
-        return tag("p", "The run holds no timings.")
-    return figures.timings_table(seconds)

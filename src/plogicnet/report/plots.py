@@ -147,9 +147,8 @@ def strip(values: Sequence[tuple[str, float, str]]) -> Markup:
     ends = [f"{100 * end(v for _, v, _ in values):.2f}%" for end in (min, max)]
     span = tag("line", x1=ends[0], x2=ends[1], y1=10, y2=10, class_="span")
     marks = [mark(kind, f"{100 * value:.2f}%", "10", title) for kind, value, title in values]
-    return tag(
-        "svg", grid, span, marks, class_="strip", height=20, role="img", aria_label="; ".join(v[2] for v in values)
-    )
+    label = "; ".join(title for _, _, title in values)
+    return tag("svg", grid, span, marks, class_="strip", height=20, role="img", aria_label=label)
 
 
 def strip_scale() -> Markup:

@@ -203,7 +203,7 @@ class RuleTable:
 
 
 def _rule(text: str) -> Rule:
-    """A rule that stands in a cell; what is wrong with it is said without a line of its own."""
+    """A rule that stands in a cell; an error does not name a line of its own."""
     try:
         return parse_rule(text)
     except InputError as error:

@@ -15,11 +15,7 @@ MOST_PREMISES = 100
 
 
 def read_statements(path: Path, graph: KnowledgeGraph) -> list[Statement]:
-    """Reads a file of rules; `plogicnet mine --out` and a run's rules.tsv are such files too.
-
-    Example:
-        >>> read_statements(Path("family.rules"), graph)  # doctest: +SKIP
-    """
+    """Reads a file of rules; `plogicnet mine --out` and a run's rules.tsv are such files too."""
     try:
         if path.exists() and not path.is_dir():
             require_file(path, "a file of rules")
@@ -55,7 +51,7 @@ def statements_of(text: str, graph: KnowledgeGraph, file: str = "rules") -> list
 
 
 def _checked(statements: list[Statement], file: str) -> list[Statement]:
-    """Refuses what no single line shows to be wrong, and weights that would say nothing."""
+    """Raises an InputError for mistakes that no single line shows, and for weights without effect."""
     if not statements:
         raise InputError(f"{file}: there is no rule in it")
     first: dict[Rule, int] = {}

@@ -5,14 +5,18 @@ import re
 from enum import Enum
 from pathlib import Path
 
-from plogicnet.runs.files import CONFIG, GRAPH, HIDDEN, HISTORY, RULES
-from plogicnet.runs.integrity import PUT_BACK, DamageError, read_json, read_sealed
+from plogicnet.runs.integrity import PUT_BACK, DamageError, read_json, read_sealed, require_present
 from plogicnet.support.errors import InputError
 from plogicnet.support.files import LOCK
 from plogicnet.version import VERSION
 
 FORMAT = 1
 """Rises when an older version could no longer read a run correctly."""
+CONFIG, TIMINGS = "config.yaml", "timings.json"
+GRAPH = ("graph.parquet", "entities.tsv", "relations.tsv", "labels.tsv")
+"""The files of the graph; the last is there only where the graph has labels."""
+OUTCOME = RULES, HIDDEN, HISTORY, NEURAL = ("rules.tsv", "hidden.parquet", "history.jsonl", "neural.safetensors")
+"""The files of what training left behind; the last is there only where there is a neural model."""
 BEGUN = "run.json"
 """Written once a training can be resumed; holds the format and the checksums of the graph's files."""
 COMPLETE = "metrics.json"
@@ -101,8 +105,7 @@ def require_complete(path: Path) -> None:
         if state is State.UNFINISHED:
             advice = f"`plogicnet resume {path}` completes it" if (path / CHECKPOINT).is_dir() else LOST
         raise InputError(f"{path} holds no complete run (there is no {COMPLETE}); {advice}")
-    for name in (CONFIG, *GRAPH[:3], RULES, HIDDEN, HISTORY):
-        _require_file(path, name)
+    require_present(path, (CONFIG, *GRAPH[:3], RULES, HIDDEN, HISTORY))
 
 
 def _require_directory(path: Path) -> None:
@@ -111,14 +114,9 @@ def _require_directory(path: Path) -> None:
     require_inside(path)
 
 
-def _require_file(path: Path, name: str) -> None:
-    if not (path / name).is_file():
-        raise DamageError(f"{path} is damaged: its file {name} is missing; {PUT_BACK}")
-
-
 def _require_format(path: Path) -> None:
     """Raises where a newer version wrote the run, whose checksums may be others; then where run.json is damaged."""
-    _require_file(path, BEGUN)
+    require_present(path, [BEGUN])
     about = read_json(path / BEGUN)
     number, version = about.get("format"), about.get("version")
     if type(number) is not int or number < 1:
@@ -142,5 +140,5 @@ def iteration_folder(path: Path, iteration: int) -> Path:
 
 def kept_iterations(path: Path) -> list[int]:
     """The EM iterations that were written completely."""
-    folders = (path / CHECKPOINT).glob("*") if (path / CHECKPOINT).is_dir() else []
-    return sorted(int(f.name) for f in folders if f.name.isdecimal() and (f / REACHED).is_file())
+    names = [seal.parent.name for seal in (path / CHECKPOINT).glob(f"*/{REACHED}")]
+    return sorted(int(name) for name in names if name.isdecimal())

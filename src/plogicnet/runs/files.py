@@ -1,7 +1,7 @@
 """What the files of a run hold: its graph, and what training left behind."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,19 +14,12 @@ from plogicnet.config import Config
 from plogicnet.graph import COLUMNS, SPLITS, KnowledgeGraph, Vocabulary, quoted, read_labels, read_parquet
 from plogicnet.neural.protocol import make_model
 from plogicnet.rules import RuleTable
-from plogicnet.runs.integrity import damage_as_input_error, read_json
+from plogicnet.runs.directory import BEGUN, GRAPH, HIDDEN, HISTORY, NEURAL, OUTCOME, RULES, TIMINGS
+from plogicnet.runs.integrity import damage_as_input_error, read_json, read_sealed, require_whole
 from plogicnet.support.errors import InputError
 from plogicnet.support.files import replacing, write_text
 from plogicnet.systems.system import system_of
 from plogicnet.training.state import Iteration, Outcome
-
-CONFIG = "config.yaml"
-RULES, HIDDEN, HISTORY, NEURAL = "rules.tsv", "hidden.parquet", "history.jsonl", "neural.safetensors"
-GRAPH = ("graph.parquet", "entities.tsv", "relations.tsv", "labels.tsv")
-"""The files of the graph; the last is there only where the graph has labels."""
-OUTCOME = (RULES, HIDDEN, HISTORY, NEURAL)
-"""The files of what training left behind; the last is there only where there is a neural model."""
-TIMINGS = "timings.json"
 
 
 def write_graph(path: Path, graph: KnowledgeGraph) -> None:
@@ -46,31 +39,27 @@ def write_graph(path: Path, graph: KnowledgeGraph) -> None:
 
 
 def read_graph(path: Path) -> KnowledgeGraph:
-    """Reads what `write_graph` wrote."""
-    entities, relations = _read_names(path / "entities.tsv"), _read_names(path / "relations.tsv")
+    """Reads what `write_graph` wrote, checked by the checksums in run.json."""
+    require_whole(path, read_sealed(path / BEGUN)[1], GRAPH)
+    entities, relations = _read_names(path, "entities.tsv"), _read_names(path, "relations.tsv")
     table = read_parquet(path / "graph.parquet")
-    about = json.loads(table.schema.metadata[b"plogicnet"])
     split = np.array(table["split"].to_pylist(), dtype=object)
     triples = np.stack([table[c].to_numpy().astype(np.int64) for c in COLUMNS], axis=1)
-    sizes = [len(entities), len(relations), len(entities)]
-    if not np.all((triples >= 0) & (triples < sizes)):  # compiled code does not look again
+    if not np.all((triples >= 0) & (triples < [len(entities), len(relations), len(entities)])):
+        # compiled code does not look again
         raise InputError(f"{path / 'graph.parquet'} is damaged: it has numbers that entities.tsv or relations.tsv lack")
     return KnowledgeGraph(
-        about["name"],
-        Vocabulary("entity", entities),
-        Vocabulary("relation", relations),
-        triples[split == "train"],
-        triples[split == "valid"],
-        triples[split == "test"],
-        about["duplicates"],
-        about["held_out"],
-        read_labels(path / "labels.tsv") if (path / "labels.tsv").is_file() else {},
+        entities=Vocabulary("entity", entities),
+        relations=Vocabulary("relation", relations),
+        labels=read_labels(path / "labels.tsv") if (path / "labels.tsv").is_file() else {},
+        **{s: triples[split == s] for s in SPLITS},
+        **json.loads(table.schema.metadata[b"plogicnet"]),
     )
 
 
-def _read_names(file: Path) -> tuple[str, ...]:
+def _read_names(path: Path, name: str) -> tuple[str, ...]:
     table = csv.read_csv(
-        file,
+        path / name,
         read_options=csv.ReadOptions(column_names=["number", "name"]),
         parse_options=csv.ParseOptions(delimiter="\t", newlines_in_values=True),
         convert_options=csv.ConvertOptions(column_types={"name": pa.string()}, strings_can_be_null=False),
@@ -90,16 +79,33 @@ def write_outcome(folder: Path, graph: KnowledgeGraph, outcome: Outcome) -> None
     write_text(folder / HISTORY, "".join(json.dumps(line.to_json()) + "\n" for line in outcome.history))
 
 
-def read_outcome(folder: Path, config: Config, graph: KnowledgeGraph, about: Mapping[str, Any]) -> Outcome:
-    """Reads what `write_outcome` wrote.
+def _write_hidden(file: Path, graph: KnowledgeGraph, outcome: Outcome) -> None:
+    """Writes each hidden triple in names with q, p_w, whether accepted, and whether the last M-step assumed it true."""
+    model = outcome.rule_model
+    numbered = zip(COLUMNS, (graph.entities, graph.relations, graph.entities), model.hidden.T, strict=True)
+    columns = {column: pa.array(names.take(numbers), pa.string()) for column, names, numbers in numbered}
+    columns |= {"q": outcome.hidden_q, "p_w": model.hidden_p_w, "accepted": outcome.accepted}
+    table = pa.table(columns | {"assumed": model.truth[~model.observed]})
+    with replacing(file) as beside:
+        pq.write_table(table, beside, compression="zstd")
+
+
+def read_outcome(
+    folder: Path, seal: Path, config: Config, graph: KnowledgeGraph, names: Sequence[str] = OUTCOME
+) -> tuple[Outcome, dict[str, Any]]:
+    """Reads what `write_outcome` wrote, and the content of the file with its checksums.
 
     Args:
         folder: where the files are.
+        seal: the file with their checksums, λ and the number of the iteration.
         config: the settings of the run.
         graph: its graph.
-        about: λ and the number of the iteration, as the file with the checksums holds them.
+        names: the files whose checksums must match.
     """
-    hidden, history = read_parquet(folder / HIDDEN), read_history(folder)
+    about, sums = read_sealed(seal)
+    require_whole(folder, sums, names)
+    hidden, lines = read_parquet(folder / HIDDEN), (folder / HISTORY).read_text(encoding="utf-8").splitlines()
+    history = tuple(Iteration.of_json(json.loads(line)) for line in lines)
     lambda_, iteration = about["lambda"], about["iteration"]
     if type(iteration) is not int or not 0 <= iteration <= len(history):
         raise InputError(f"{folder} is damaged: its iteration is {iteration!r}, and {HISTORY} has {len(history)}")
@@ -112,16 +118,7 @@ def read_outcome(folder: Path, config: Config, graph: KnowledgeGraph, about: Map
     if neural is not None:
         neural.load(folder / NEURAL)
     q, accepted = hidden["q"].to_numpy(), hidden["accepted"].to_numpy()
-    return Outcome(neural, model, q, accepted, lambda_, history, iteration)
-
-
-def read_history(folder: Path) -> tuple[Iteration, ...]:
-    """Reads the EM iterations of a run."""
-    file = folder / HISTORY
-    lines = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
-    if not all(isinstance(line, dict) for line in lines):
-        raise InputError(f"{file} is damaged: expected a JSON object a line")
-    return tuple(map(Iteration.of_json, lines))
+    return Outcome(neural, model, q, accepted, lambda_, history, iteration), about
 
 
 def write_timings(path: Path, seconds: Mapping[str, float]) -> None:
@@ -133,22 +130,3 @@ def read_timings(path: Path) -> dict[str, float]:
     """Reads the seconds that each part of a training took; none where the file is missing."""
     with damage_as_input_error(path / TIMINGS):
         return {part: float(s) for part, s in read_json(path / TIMINGS).items()} if (path / TIMINGS).is_file() else {}
-
-
-def _write_hidden(file: Path, graph: KnowledgeGraph, outcome: Outcome) -> None:
-    """Writes each hidden triple in names with q, p_w, whether accepted, and whether the last M-step assumed it true."""
-    model = outcome.rule_model
-    hidden = model.hidden
-    columns = {
-        "head": graph.entities.take(hidden[:, 0]),
-        "relation": graph.relations.take(hidden[:, 1]),
-        "tail": graph.entities.take(hidden[:, 2]),
-        "q": outcome.hidden_q,
-        "p_w": model.hidden_p_w,
-        "accepted": outcome.accepted,
-        "assumed": model.truth[~model.observed],
-    }
-    types = {c: pa.string() for c in COLUMNS}
-    table = pa.table({c: pa.array(v, type=types.get(c)) for c, v in columns.items()})
-    with replacing(file) as beside:
-        pq.write_table(table, beside, compression="zstd")

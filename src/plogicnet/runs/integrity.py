@@ -54,7 +54,7 @@ def damage_as_input_error(path: Path) -> Iterator[None]:
 
 def write_summed(file: Path, text: str) -> None:
     """Writes a text below a comment with its checksum."""
-    write_text(file, f"{SUM_LINE}{_digest(text.encode())}\n{text}")
+    write_text(file, f"{SUM_LINE}{_digest(text)}\n{text}")
 
 
 def read_summed(file: Path, advice: str = PUT_BACK) -> str:
@@ -64,7 +64,7 @@ def read_summed(file: Path, advice: str = PUT_BACK) -> str:
     except (OSError, UnicodeDecodeError) as error:
         raise DamageError(f"{file} is damaged: {error}; {PUT_BACK}") from None
     first, _, text = content.partition("\n")
-    if first != f"{SUM_LINE}{_digest(text.encode())}":
+    if first != f"{SUM_LINE}{_digest(text)}":
         raise DamageError(f"{file} is damaged, or was edited by hand: its checksum does not match; {advice}")
     return content
 
@@ -73,7 +73,7 @@ def write_sealed(file: Path, content: Mapping[str, object], names: Sequence[str]
     """Writes a JSON file with its own checksum and those of files beside it, as far as they exist."""
     sums = {name: checksum(file.parent / name) for name in names if (file.parent / name).is_file()}
     content = {**content, SUMS: sums}
-    sums[file.name] = _digest(json.dumps(content).encode())
+    sums[file.name] = _digest(json.dumps(content))
     write_text(file, json.dumps(content, indent=1) + "\n")
 
 
@@ -81,9 +81,10 @@ def read_sealed(file: Path) -> tuple[dict[str, Any], dict[str, str]]:
     """Reads what `write_sealed` wrote: the content, and the checksums of the other files."""
     content = read_json(file)
     sums = content.get(SUMS)
-    if not isinstance(sums, dict) or sums.pop(file.name, None) != _digest(json.dumps(content).encode()):
+    if not isinstance(sums, dict) or sums.pop(file.name, None) != _digest(json.dumps(content)):
         raise DamageError(f"{file} is damaged, or was edited by hand: its checksum does not match; {PUT_BACK}")
-    return {key: value for key, value in content.items() if key != SUMS}, sums
+    del content[SUMS]
+    return content, sums
 
 
 def require_whole(folder: Path, sums: Mapping[str, str], names: Sequence[str]) -> None:
@@ -92,14 +93,25 @@ def require_whole(folder: Path, sums: Mapping[str, str], names: Sequence[str]) -
     Example:
         >>> require_whole(Path("nowhere"), {}, ["graph.parquet"])
     """
-    for name in names:
-        if name in sums and not (folder / name).is_file():
-            raise DamageError(f"{folder} is damaged: its file {name} is missing; {PUT_BACK}")
-        if name in sums and checksum(folder / name) != sums[name]:
+    summed = [name for name in names if name in sums]
+    require_present(folder, summed)
+    for name in summed:
+        if checksum(folder / name) != sums[name]:
             raise DamageError(
                 f"{folder / name} is damaged, or was edited by hand (converted line ends are enough): its checksum does"
                 f" not match; {PUT_BACK}"
             )
+
+
+def require_present(folder: Path, names: Sequence[str]) -> None:
+    """Raises a DamageError where a file is missing.
+
+    Example:
+        >>> require_present(Path("nowhere"), [])
+    """
+    for name in names:
+        if not (folder / name).is_file():
+            raise DamageError(f"{folder} is damaged: its file {name} is missing; {PUT_BACK}")
 
 
 def read_json(file: Path) -> dict[str, Any]:
@@ -113,5 +125,5 @@ def read_json(file: Path) -> dict[str, Any]:
     return content
 
 
-def _digest(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,10 +1,10 @@
 """The life cycle of a run: how a directory becomes one, is resumed, and is written by one process at a time."""
 
 import logging
-import signal
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from plogicnet.config import Config
@@ -17,7 +17,6 @@ from plogicnet.support.errors import InputError
 from plogicnet.support.files import locked
 from plogicnet.systems.system import system_of
 from plogicnet.training.hooks import Hooks
-from plogicnet.training.state import Outcome
 
 LOG = "log.txt"
 
@@ -56,23 +55,20 @@ def require_compatible(path: Path, config: Config) -> None:
 
 
 @contextmanager
-def new_run(path: Path) -> Iterator[None]:
-    """Makes the directory of a new run, and keeps it locked and its log open."""
-    require_new(path)
-    with open_run(path, log_mode="w"):
-        yield
+def open_run(path: Path, new: bool = False) -> Iterator[None]:
+    """Keeps a run directory locked, and its log open; makes the directory where there is none.
 
-
-@contextmanager
-def open_run(path: Path, log_mode: str = "a") -> Iterator[None]:
-    """Keeps a run directory locked, and its log open; makes the directory where there is none."""
-    require_own(path)
+    Args:
+        path: the run directory.
+        new: whether no run may be there yet.
+    """
+    (require_new if new else require_own)(path)
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"{path}: cannot be made: {error.strerror}") from None
     with locked(path):
-        handler = logging.FileHandler(path / LOG, mode=log_mode, encoding="utf-8")
+        handler = logging.FileHandler(path / LOG, mode="w" if new else "a", encoding="utf-8")
         handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
         logging.getLogger("plogicnet").addHandler(handler)
         try:
@@ -98,36 +94,10 @@ def resumed_run(path: Path, settings: Mapping[str, object]) -> Iterator[Unfinish
     with open_run(path):
         start = read_unfinished(path, settings)
         if state_of(path) is State.COMPLETE and start.last is not None:
-            reopen(path, start.config, start.graph, start.last, start.candidates)
+            reopen(path, start.config, start.graph, start.candidates, start.last)
         yield start
 
 
 def saving(path: Path, graph: KnowledgeGraph, candidates: int, hooks: Hooks) -> Hooks:
     """The same hooks, which also save the training in a run directory: each EM iteration, and the current E-step."""
-
-    def save(now: Outcome, best: Outcome) -> None:
-        keep(path, graph, now, candidates, best.iteration)
-
-    return replace(hooks, save=save, checkpoint=Checkpoint(path / E_STEP))
-
-
-@contextmanager
-def interruptible(path: Path, tell: Callable[[str], None], again: str | None = None) -> Iterator[None]:
-    """Makes SIGTERM interrupt as Ctrl-C does, at the end of a step; tells how to resume a training that was stopped.
-
-    Args:
-        path: the run directory.
-        tell: called with the message, also where the system refused something, as space on a disk.
-        again: what resumes the training; by default `plogicnet resume`.
-    """
-    again = again or f"`plogicnet resume {path}`"
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    except (KeyboardInterrupt, OSError) as error:
-        if state_of(path) is State.UNFINISHED:
-            stopped = "stopped" if isinstance(error, KeyboardInterrupt) else "what was saved is kept"
-            tell(f"{stopped}; {again} continues from here")
-        raise
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    return replace(hooks, save=partial(keep, path, graph, candidates), checkpoint=Checkpoint(path / E_STEP))

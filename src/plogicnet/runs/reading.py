@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -12,9 +12,9 @@ from plogicnet.config import Config
 from plogicnet.graph import KnowledgeGraph
 from plogicnet.rules import RuleTable, Statement, statements_of
 from plogicnet.runs import directory
-from plogicnet.runs.directory import State, iteration_folder, kept_iterations, require_begun, require_complete, state_of
-from plogicnet.runs.files import CONFIG, GRAPH, OUTCOME, RULES, read_graph, read_outcome
-from plogicnet.runs.integrity import DamageError, damage_as_input_error, read_sealed, read_summed, require_whole
+from plogicnet.runs.directory import OUTCOME, RULES, State, kept_iterations, require_begun, require_complete, state_of
+from plogicnet.runs.files import read_graph, read_outcome
+from plogicnet.runs.integrity import DamageError, damage_as_input_error, read_sealed, read_summed
 from plogicnet.support.errors import InputError
 from plogicnet.support.files import checksum, in_use
 from plogicnet.training.state import Outcome
@@ -45,7 +45,7 @@ class Unfinished:
 
 def read_config(path: Path) -> Config:
     """The settings of a run as they were written; a DamageError where they were edited since."""
-    file = path / CONFIG
+    file = path / directory.CONFIG
     advice = (
         "these are not the settings that the run was made with. Put it back as it was. --device and --threads are given"
         f" on the command line, more EM iterations by `plogicnet resume {path} --set em.iterations=N`; for any other"
@@ -66,15 +66,18 @@ def read_complete(
     """
     with _undisturbed(path), damage_as_input_error(path):
         require_complete(path)
-        config, graph = read_config(path).with_values(settings), _read_graph(path)
-        return config, graph, *_read_outcome(path, path / directory.COMPLETE, config, graph, edited)
+        config, graph = read_config(path).with_values(settings), read_graph(path)
+        seal = path / directory.COMPLETE
+        if not edited:
+            _require_unedited(path, seal)
+        return config, graph, *read_outcome(path, seal, config, graph, OUTCOME[1:])
 
 
 def read_rules(path: Path) -> RuleTable:
     """The learned rules of a complete run, strongest first, then the constraints."""
     with _undisturbed(path):
         require_complete(path)
-        _require_unedited(path, read_sealed(path / directory.COMPLETE)[1])
+        _require_unedited(path, path / directory.COMPLETE)
         return RuleTable.read(path / RULES).by_weight()
 
 
@@ -85,7 +88,7 @@ def read_unfinished(path: Path, settings: Mapping[str, object]) -> Unfinished:
     """
     with damage_as_input_error(path):
         require_begun(path)
-        config, graph = read_config(path).with_values(settings), _read_graph(path)
+        config, graph = read_config(path).with_values(settings), read_graph(path)
         damaged: list[tuple[str, DamageError]] = []
         for name, read in _starts(path, config, graph):
             try:
@@ -117,7 +120,8 @@ def _starts(path: Path, config: Config, graph: KnowledgeGraph) -> Iterator[tuple
 
 def _read_end(path: Path, seal: Path, config: Config, graph: KnowledgeGraph) -> Unfinished:
     """The end of a complete run, of which later iterations that were no better are forgotten."""
-    whole, metrics = _read_outcome(path, seal, config, graph)
+    _require_unedited(path, seal)
+    whole, metrics = read_outcome(path, seal, config, graph, OUTCOME[1:])
     last = replace(whole, history=whole.history[: whole.iteration])
     return Unfinished(config, graph, (), last, last if config.em.patience else None, metrics["candidates"])
 
@@ -126,10 +130,8 @@ def _read_iteration(path: Path, config: Config, graph: KnowledgeGraph, iteration
     """An EM iteration, with the best one by then."""
 
     def read(number: int) -> tuple[Outcome, dict[str, Any]]:
-        folder = iteration_folder(path, number)
-        about, sums = read_sealed(folder / directory.REACHED)
-        require_whole(folder, sums, OUTCOME)
-        return read_outcome(folder, config, graph, about), about
+        folder = directory.iteration_folder(path, number)
+        return read_outcome(folder, folder / directory.REACHED, config, graph)
 
     last, about = read(iteration)
     best, number = None, about["best"]
@@ -147,24 +149,9 @@ def _read_beginning(rules: Path, config: Config, graph: KnowledgeGraph) -> Unfin
     return Unfinished(config, graph, statements_of(content, graph, str(rules)) if given else [])
 
 
-def _read_graph(path: Path) -> KnowledgeGraph:
-    require_whole(path, read_sealed(path / directory.BEGUN)[1], GRAPH)
-    return read_graph(path)
-
-
-def _read_outcome(
-    path: Path, seal: Path, config: Config, graph: KnowledgeGraph, edited: bool = False
-) -> tuple[Outcome, dict[str, Any]]:
-    """What the training of a complete run left behind, and its figures; `seal` is its metrics.json, moved or not."""
-    metrics, sums = read_sealed(seal)
-    if not edited:
-        _require_unedited(path, sums)
-    require_whole(path, sums, [name for name in OUTCOME if name != RULES])
-    return read_outcome(path, config, graph, metrics), metrics
-
-
-def _require_unedited(path: Path, sums: Mapping[str, str]) -> None:
-    if checksum(path / RULES) != sums.get(RULES):
+def _require_unedited(path: Path, seal: Path) -> None:
+    """Raises where rules.tsv does not match its checksum; `seal` is the run's metrics.json, moved or not."""
+    if checksum(path / RULES) != read_sealed(seal)[1].get(RULES):
         raise InputError(
             f"{path}: {RULES} was edited, or is damaged (converted line ends are enough);"
             f" `plogicnet refit {path}` learns the weights of the rules in it, or put it back as it was"
@@ -187,8 +174,7 @@ def _undisturbed(path: Path) -> Iterator[None]:
 
 def _published(path: Path) -> tuple[int, int] | None:
     """Which metrics.json is there: it is removed before any other file of a complete run changes."""
-    try:
+    with suppress(OSError):
         about = (path / directory.COMPLETE).stat()
-    except OSError:
-        return None
-    return about.st_ino, about.st_mtime_ns
+        return about.st_ino, about.st_mtime_ns
+    return None

@@ -13,8 +13,8 @@ from plogicnet.config import Config
 from plogicnet.graph import KnowledgeGraph
 from plogicnet.rules import Statement
 from plogicnet.runs import directory
-from plogicnet.runs.directory import State, iteration_folder, kept_iterations, state_of
-from plogicnet.runs.files import CONFIG, GRAPH, OUTCOME, write_graph, write_outcome, write_timings
+from plogicnet.runs.directory import GRAPH, OUTCOME, State, iteration_folder, kept_iterations, state_of
+from plogicnet.runs.files import write_graph, write_outcome, write_timings
 from plogicnet.runs.integrity import DamageError, read_sealed, write_sealed, write_summed
 from plogicnet.support.errors import InputError
 from plogicnet.support.files import clear_parts, still_locked
@@ -43,15 +43,17 @@ def begin(path: Path, config: Config, graph: KnowledgeGraph, statements: Sequenc
     _write_begun(path, graph)
 
 
-def keep(path: Path, graph: KnowledgeGraph, outcome: Outcome, candidates: int, best: int, final: bool = False) -> None:
+def keep(
+    path: Path, graph: KnowledgeGraph, candidates: int, outcome: Outcome, best: Outcome, final: bool = False
+) -> None:
     """Writes an EM iteration, so that training can be resumed from it; then removes those that are not needed.
 
     Args:
         path: the run directory.
         graph: its graph.
-        outcome: the iteration.
         candidates: how many rules were counted when they were mined.
-        best: the number of the best iteration so far.
+        outcome: the iteration.
+        best: the best iteration so far.
         final: whether the iteration is not trained further: only calibration and figures are left to do.
     """
     _restore(path, graph)
@@ -63,13 +65,13 @@ def keep(path: Path, graph: KnowledgeGraph, outcome: Outcome, candidates: int, b
     about = {"lambda": outcome.lambda_, "iteration": outcome.iteration, "candidates": candidates}
     try:
         write_outcome(folder, graph, outcome)
-        write_sealed(folder / directory.REACHED, about | {"best": best, "final": final}, OUTCOME)
+        write_sealed(folder / directory.REACHED, about | {"best": best.iteration, "final": final}, OUTCOME)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)  # it only takes space on a full disk
         raise
     for checkpoint in folder.parent.glob(f"{Path(directory.E_STEP).stem}*"):
         checkpoint.unlink()  # that E-step is done
-    _remove_unneeded(path, outcome.iteration, best)
+    _remove_unneeded(path, outcome.iteration, best.iteration)
 
 
 def _remove_unneeded(path: Path, iteration: int, best: int) -> None:
@@ -106,15 +108,16 @@ def tidy(path: Path) -> None:
     clear_parts(path)
 
 
-def reopen(path: Path, config: Config, graph: KnowledgeGraph, last: Outcome, candidates: int) -> None:
+def reopen(path: Path, config: Config, graph: KnowledgeGraph, candidates: int, last: Outcome) -> None:
     """Makes a complete run an unfinished one after its last iteration, with settings that ask for more of them."""
-    keep(path, graph, last, candidates, last.iteration)
+    keep(path, graph, candidates, last, last)
     (path / directory.COMPLETE).replace(path / directory.SUPERSEDED)  # its files stay until the new ones are published
     _write_config(path, config)
 
 
 def _write_config(path: Path, config: Config) -> None:
-    write_summed(path / CONFIG, config.to_yaml())  # no other file could hold its checksum, for it may change alone
+    # no other file could hold its checksum, for it may change alone
+    write_summed(path / directory.CONFIG, config.to_yaml())
 
 
 def _write_begun(path: Path, graph: KnowledgeGraph) -> None:

@@ -19,9 +19,7 @@ class InputError(ValueError):
         # the name of a stranger's file may hold what a terminal would obey, or be longer than any screen
         text = super().__str__()
         text = text if len(text) <= LONGEST_MESSAGE else f"{text[:LONGEST_MESSAGE]}…"
-        return (
-            text if text.isprintable() else "".join(c if c in "\n" or c.isprintable() else ascii(c)[1:-1] for c in text)
-        )
+        return "".join(c if c == "\n" or c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def shown(name: str) -> str:

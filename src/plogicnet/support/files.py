@@ -10,15 +10,15 @@ import stat
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from plogicnet.support.errors import InputError
 
 log = logging.getLogger(__name__)
 LOCK = ".lock"
-ATTEMPTS = 5
-"""One is not enough: `in_use` holds the lock for a moment."""
+PATIENCE = 0.2
+"""Seconds until a locked directory is refused: `in_use` holds the lock for a moment."""
 LOCKED: dict[Path, int] = {}
 """The directories that this process has locked, with the inode of each lock file."""
 
@@ -64,8 +64,9 @@ def replacing(path: Path) -> Iterator[Path]:
         beside.replace(path)
         _sync(path.parent)  # or a power cut may take the new name back
     except Exception as error:
-        reason = _of_the_system(error)
-        if reason is None or (isinstance(error, OSError) and str(part) not in str(error.filename or part)):
+        text = re.search(r"\b(?:os error|errno) (\d+)", str(error), re.IGNORECASE)  # all that some libraries give
+        reason = getattr(error, "errno", None) or (text and int(text[1]))
+        if not reason or (isinstance(error, OSError) and str(part) not in str(error.filename or part)):
             raise  # of another file, or no fault of the system's
         raise OSError(reason, os.strerror(reason), str(path)) from error
     finally:
@@ -83,14 +84,6 @@ def _sync(directory: Path) -> None:
             raise
     finally:
         os.close(opened)
-
-
-def _of_the_system(error: Exception) -> int | None:
-    """The number of what the operating system refused; some libraries tell it in words alone."""
-    if isinstance(error, OSError) and error.errno:
-        return error.errno
-    told = re.search(r"\bos error (\d+)|\berrno (\d+)", str(error), re.IGNORECASE)
-    return int(told[1] or told[2]) if told else None
 
 
 def checksum(file: Path) -> str:
@@ -128,14 +121,11 @@ def locked(directory: Path, wait: bool = False) -> Iterator[None]:
         ...     ...
     """
     with (directory / LOCK).open("a") as lock:
-        place = directory.resolve()
-        for _ in range(ATTEMPTS):
-            taken = _take(lock.fileno(), wait)
-            if taken is not False:
-                break
+        place, end = directory.resolve(), time.monotonic() + PATIENCE
+        while (taken := _take(lock.fileno(), wait)) is False:
+            if time.monotonic() > end:
+                raise InputError(f"{directory}: another process is writing here; wait for it, or name another")
             time.sleep(0.05)
-        if taken is False:
-            raise InputError(f"{directory}: another process is writing here; wait for it, or name another")
         if taken is None:
             log.warning("%s: locks are not available here; make sure that nothing else writes to it", directory)
         LOCKED[place] = os.fstat(lock.fileno()).st_ino
@@ -152,11 +142,8 @@ def still_locked(directory: Path) -> bool:
         >>> still_locked(Path("runs/family"))
         True
     """
-    inode = LOCKED.get(directory.resolve())
-    try:
-        return inode is None or (directory / LOCK).stat().st_ino == inode
-    except FileNotFoundError:  # no other process has locked it either
-        return True
+    inode, lock = LOCKED.get(directory.resolve()), directory / LOCK
+    return inode is None or not lock.exists() or lock.stat().st_ino == inode  # without a file nobody has locked it
 
 
 def in_use(directory: Path) -> bool:
@@ -166,13 +153,11 @@ def in_use(directory: Path) -> bool:
         >>> in_use(Path("nowhere"))
         False
     """
-    if not (directory / LOCK).is_file():  # opening a pipe would block
-        return False
-    try:
-        with (directory / LOCK).open("rb") as lock:
-            return _take(lock.fileno(), wait=False) is False
-    except OSError:
-        return False
+    with suppress(OSError):
+        if (directory / LOCK).is_file():  # opening a pipe would block
+            with (directory / LOCK).open("rb") as lock:
+                return _take(lock.fileno(), wait=False) is False
+    return False
 
 
 def _take(descriptor: int, wait: bool) -> bool | None:

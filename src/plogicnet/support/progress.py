@@ -3,7 +3,7 @@
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -13,26 +13,20 @@ class Advance(Protocol):
 
     def __call__(self, units: int = 1, note: str = "") -> None:
         """Counts the units."""
-        ...
 
 
 Progress = Callable[[str, int], AbstractContextManager[Advance]]
 """`with progress("training", 1000) as advance:` opens the display of one step of 1,000 units."""
 
 
-@contextmanager
-def silent(step: str, total: int) -> Iterator[Advance]:  # noqa: ARG001
+def silent(step: str, total: int) -> AbstractContextManager[Advance]:  # noqa: ARG001
     """Shows nothing: the default of library calls.
 
     Example:
         >>> with silent("training", 3) as advance:
         ...     advance()
     """
-
-    def advance(units: int = 1, note: str = "") -> None:
-        pass
-
-    yield advance
+    return nullcontext(lambda units=1, note="": None)  # noqa: ARG005
 
 
 @contextmanager

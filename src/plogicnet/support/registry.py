@@ -49,14 +49,17 @@ class Registry(Generic[T]):
         """
         found = self.find(name)
         if found is None:
-            names = self.names()
-            hint = nearest(name, names)
-            raise InputError(f"unknown {self.kind} {name!r}.{hint} There are: {', '.join(names)}.")
+            raise self.unknown(name)
         entry = self._entries[found]
         if isinstance(entry, str):
             module, _, attribute = entry.partition(":")
             entry = self._entries[found] = getattr(import_module(module), attribute)
         return cast("T", entry)
+
+    def unknown(self, name: str) -> InputError:
+        """The error for a name that is not registered."""
+        names = self.names()
+        return InputError(f"unknown {self.kind} {name!r}.{nearest(name, names)} There are: {', '.join(names)}.")
 
     def values(self) -> "list[T]":
         """What every name stands for."""

@@ -4,17 +4,16 @@ K. Kersting and L. De Raedt, Towards Combining Inductive Logic Programming with 
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import sparse
 
 from plogicnet.config import Config, setting
-from plogicnet.graph import BoolArray, FloatArray, IntArray, KnowledgeGraph
-from plogicnet.mln import RuleModel, build_rule_model
+from plogicnet.graph import BoolArray, FloatArray, IntArray
+from plogicnet.mln import RuleModel
 from plogicnet.rules import RuleTable
 from plogicnet.support.errors import InputError
-from plogicnet.support.progress import Progress, silent
 from plogicnet.systems.system import MORE_RULES, RuleUser
 
 ENOUGH = 1e-6
@@ -42,17 +41,6 @@ class NoisyOr(RuleModel):
         a = np.logaddexp(0.0, self.base[relations]) + sums
         return np.asarray(a + np.log(-np.expm1(-a)))
 
-    def learned(self, settings: BlpSettings) -> "NoisyOr":
-        """The same with the conditional probabilities that O and H make most probable: y = 1 on O, y = 0 on H."""
-        rows = self.rows.merged(self.observed.astype(np.float64))
-        shares = (rows.matrix, np.logaddexp(0.0, rows.base), rows.total / rows.count, rows.count)
-        given = _given(self.rules)
-        start = (self.rules.hits + settings.prior) / (self.rules.support + 2 * settings.prior)
-        start = np.where(np.isnan(given), start, given)
-        c = expectation_maximisation(*shares, start, self.rules.fixed, settings.prior, settings.iterations)
-        weights = np.where(self.rules.fixed, self.rules.given, -np.log1p(-c))
-        return NoisyOr(self.rules.with_weights(weights), self.constraints, self.evidence)
-
 
 def expectation_maximisation(
     matrix: sparse.csr_array,
@@ -60,7 +48,7 @@ def expectation_maximisation(
     target: FloatArray,
     count: FloatArray,
     start: FloatArray,
-    fixed: "np.ndarray[tuple[int], np.dtype[np.bool_]]",
+    fixed: BoolArray,
     prior: float,
     iterations: int,
 ) -> FloatArray:
@@ -108,36 +96,21 @@ class Blp(RuleUser):
         yield config.mln.aggregate != "sum", "counts every grounding: set mln.aggregate=sum"
         yield not config.mln.unit_clauses, "has each relation's base rate for its leak: set mln.unit_clauses=true"
 
-    def rule_model(
-        self,
-        graph: KnowledgeGraph,
-        config: Config,
-        rules: RuleTable,
-        constraints: RuleTable,
-        assumed: BoolArray | None = None,
-        progress: Progress = silent,
-    ) -> RuleModel:
-        """A noisy-or over the groundings."""
-        model = build_rule_model(graph, config, rules, constraints, assumed, progress)
-        return NoisyOr(model.rules, constraints, model.evidence)
-
     def learn(self, model: RuleModel, hidden_q: FloatArray, config: Config, seed: int) -> RuleModel:  # noqa: ARG002
-        """EM over which grounding brought a triple about."""
-        return NoisyOr(model.rules, model.constraints, model.evidence).learned(_settings(config))
+        """The conditional probabilities that O and H make most probable, by EM: y = 1 on O, y = 0 on H."""
+        settings, rules = self.own_settings(config), model.rules
+        rows = model.rows.merged(model.observed.astype(np.float64))
+        shares = (rows.matrix, np.logaddexp(0.0, rows.base), rows.total / rows.count, rows.count)
+        given = _given(rules)
+        start = (rules.hits + settings.prior) / (rules.support + 2 * settings.prior)
+        start = np.where(np.isnan(given), start, given)
+        c = expectation_maximisation(*shares, start, rules.fixed, settings.prior, settings.iterations)
+        return replace(model, rules=rules.with_weights(np.where(rules.fixed, rules.given, -np.log1p(-c))))
 
     def report(self, model: RuleModel, hidden_q: FloatArray, config: Config) -> RuleTable:  # noqa: ARG002
         """The weights have no standard errors."""
         unknown = np.full(len(model.rules), np.nan)
         return model.rules.reported(unknown, model.grounded.rule_counts)
-
-    def instead_of_rules_alone(self) -> str:
-        """More rules, or a system with a neural model."""
-        return f"{MORE_RULES}; system=plogicnet has vectors too"
-
-
-def _settings(config: Config) -> BlpSettings:
-    settings: BlpSettings = config.systems.blocks.get("blp", BlpSettings())
-    return settings
 
 
 BLP = Blp(
@@ -145,6 +118,8 @@ BLP = Blp(
     own_figures="rules",
     weight_setting="systems.blp.prior",
     standard_errors=False,
+    kind=NoisyOr,
+    instead_of_rules_alone=f"{MORE_RULES}; system=plogicnet has vectors too",
     block="blp",
     settings=BlpSettings,
     implied={"em.neural": False},

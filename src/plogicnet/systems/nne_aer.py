@@ -99,9 +99,7 @@ def make_nne_aer(rules: RuleTable, graph: KnowledgeGraph, mu: float) -> Entailme
     """
     for rule in rules.rules:
         if rule.chain is None or len(rule.chain) != 1:
-            raise InputError(
-                f"{rule}: an entailment of NNE-AER has one premise; leave this rule out, or use system=ruge"
-            )
+            raise InputError(f"{rule}: an entailment of NNE-AER has one premise; leave it out, or use system=ruge")
     steps = [step for rule in rules.rules for step in rule.chain or ()]
     return Entailments(
         graph.relations.ids(step.relation for step in steps),
@@ -124,20 +122,13 @@ class NneAer(GuidedComplEx):
 
     def guide(self, graph: KnowledgeGraph, config: Config, model: RuleModel) -> Guide | None:
         """Entailments and bounds."""
-        settings: NneAerSettings = config.systems.blocks.get("nne_aer", NneAerSettings())
-        return make_nne_aer(model.rules, graph, settings.mu)
-
-    def without_rules(self, config: Config) -> str:  # noqa: ARG002
-        """The bounds are left."""
-        return "ComplEx with entities in [0, 1]"
-
-    def about_hidden(self, config: Config, found: int, accepted: int) -> str | None:  # noqa: ARG002
-        """None of them is learned from."""
-        return f"of the {found:,} none is learned from; a penalty holds the relations' vectors to the rules instead"
+        return make_nne_aer(model.rules, graph, self.own_settings(config).mu)
 
 
 NNE_AER = NneAer(
     "NNE-AER",
+    alone="ComplEx with entities in [0, 1]",
+    about_hidden="of the {found:,} none is learned from; a penalty holds the relations' vectors to the rules instead",
     block="nne_aer",
     settings=NneAerSettings,
     implied={**TRAINED_ONCE, "rules.patterns": ["inverse", "subrelation"]},

@@ -130,8 +130,7 @@ class Ruge(GuidedComplEx):
 
     def guide(self, graph: KnowledgeGraph, config: Config, model: RuleModel) -> Guide | None:  # noqa: ARG002
         """Soft labels."""
-        settings: RugeSettings = config.systems.blocks.get("ruge", RugeSettings())
-        return make_ruge(model, settings)
+        return make_ruge(model, self.own_settings(config))
 
     def warn(self, config: Config, model: RuleModel) -> None:
         """Without hidden triples there is nothing to label."""
@@ -140,17 +139,11 @@ class Ruge(GuidedComplEx):
             why = "no rule concludes a triple that is not observed"
             log.warning("%s, so %s is %s; %s", why, self.title, self.without_rules(config), MORE_RULES)
 
-    def without_rules(self, config: Config) -> str:  # noqa: ARG002
-        """Nothing guides it then."""
-        return "plain ComplEx"
-
-    def about_hidden(self, config: Config, found: int, accepted: int) -> str | None:  # noqa: ARG002
-        """All of them are learned from."""
-        return f"the rules teach the neural model all {found:,}, by soft labels"
-
 
 RUGE = Ruge(
     "RUGE",
+    alone="plain ComplEx",
+    about_hidden="the rules teach the neural model all {found:,}, by soft labels",
     block="ruge",
     settings=RugeSettings,
     implied={**TRAINED_ONCE, "rules.patterns": ["composition", "inverse"]},

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from plogicnet.config import SYSTEMS, Config
 from plogicnet.graph import BoolArray, FloatArray, KnowledgeGraph
@@ -37,6 +38,10 @@ class System:
         guides: whether its neural model is held to the rules while it is trained.
         weight_setting: the setting that keeps rule weights small.
         standard_errors: whether the weights have standard errors, and begin at zero.
+        kind: the class of its rule model.
+        alone: what a training without rules is, in words.
+        about_hidden: what it does with hidden triples, of which there are {found:,}, where pLogicNet does otherwise.
+        instead_of_rules_alone: what to do where rules alone leave too many candidates tied.
         block, settings, implied: see `config.registries.Extension`.
     """
 
@@ -46,6 +51,10 @@ class System:
     guides: bool = False
     weight_setting: str = "mln.l2"
     standard_errors: bool = True
+    kind: type[RuleModel] = RuleModel
+    alone: str = "the neural model alone"
+    about_hidden: str = ""
+    instead_of_rules_alone: str = "train with em.neural=true"
     block: str = ""
     settings: type | None = None
     implied: Mapping[str, object] = field(default_factory=dict)
@@ -70,7 +79,8 @@ class System:
         progress: Progress = silent,
     ) -> RuleModel:
         """The rule model before its weights are learned."""
-        return build_rule_model(graph, config, rules, constraints, assumed, progress)
+        model = build_rule_model(graph, config, rules, constraints, assumed, progress)
+        return self.kind(model.rules, model.constraints, model.evidence)
 
     def learn(self, model: RuleModel, hidden_q: FloatArray, config: Config, seed: int) -> RuleModel:
         """The M-step."""
@@ -89,15 +99,11 @@ class System:
 
     def without_rules(self, config: Config) -> str:
         """What a training without rules is, in words."""
-        return "the neural model alone" if config.em.neural else LEVEL
+        return self.alone if config.em.neural else LEVEL
 
-    def instead_of_rules_alone(self) -> str:
-        """What to do where rules alone leave too many candidates tied."""
-        return "train with em.neural=true"
-
-    def about_hidden(self, config: Config, found: int, accepted: int) -> str | None:  # noqa: ARG002
-        """What the system does with hidden triples, where it is not what pLogicNet does."""
-        return None
+    def own_settings(self, config: Config) -> Any:
+        """Its block of settings."""
+        return config.systems.blocks.get(self.block) or (self.settings and self.settings())
 
     @property
     def titles(self) -> Mapping[str, str]:
@@ -108,7 +114,7 @@ class System:
             'RUGE (neural model alone)'
         """
         own = self.own_figures
-        return FIGURES if not own else {**FIGURES, own: f"{self.title} ({FIGURES[own]})"}
+        return {**FIGURES, own: f"{self.title} ({FIGURES[own]})"} if own else FIGURES
 
 
 LEVEL = "one probability for all of a relation's triples, which ranks nothing"
@@ -165,5 +171,5 @@ def system_of(config: Config) -> System:
         >>> system_of(Config()).title
         'pLogicNet'
     """
-    system: System = SYSTEMS.get(config.system)
-    return system
+    found: System = SYSTEMS.get(config.system)
+    return found

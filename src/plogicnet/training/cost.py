@@ -7,7 +7,7 @@ from dataclasses import replace
 from plogicnet.config import Config
 from plogicnet.graph import KnowledgeGraph
 from plogicnet.neural.device import pick_device
-from plogicnet.neural.protocol import Cost, Examples, make_model, model_kind
+from plogicnet.neural.protocol import Examples, make_model, model_kind
 from plogicnet.support.memory import require_bytes
 from plogicnet.systems.system import system_of
 
@@ -17,15 +17,10 @@ TRIAL = 5
 TRIAL_SECONDS = 0.1
 
 
-def training_cost(graph: KnowledgeGraph, config: Config) -> Cost:
-    """What an E-step takes, by the model's own account."""
-    return model_kind(config).cost(graph, config)
-
-
 def require_memory(graph: KnowledgeGraph, config: Config) -> None:
     """Refuses an E-step that a memory limit has no room for."""
     if pick_device(config.device).type == "cpu":
-        cost = training_cost(graph, config)
+        cost = model_kind(config).cost(graph, config)
         loaded = 0 if "torch._dynamo" in sys.modules else OPTIMIZER_BYTES
         require_bytes(cost.bytes + loaded, cost.what, cost.remedy)
 

@@ -10,7 +10,7 @@ import torch
 from scipy import special
 
 from plogicnet.config import Config
-from plogicnet.graph import BoolArray, FloatArray, KnowledgeGraph, TripleSet
+from plogicnet.graph import BoolArray, FloatArray, IntArray, KnowledgeGraph, TripleSet
 from plogicnet.mln import RuleModel
 from plogicnet.neural.protocol import Examples, NeuralModel, make_model
 from plogicnet.rules import RuleTable
@@ -49,8 +49,7 @@ def run_em(graph: KnowledgeGraph, config: Config, start: Outcome, hooks: Hooks, 
     """
     now = start
     while not is_over(now, config):
-        now = _e_step(graph, config, now, hooks)
-        now = _m_step(graph, config, now, hooks)
+        now = _m_step(graph, config, _e_step(graph, config, now, hooks), hooks)
         line = replace(now.history[-1], extra=hooks.inspect(graph, now))
         now = replace(now, history=(*now.history[:-1], line))
         log.info("EM iteration %d: %s", now.iteration, line.to_json())
@@ -125,13 +124,12 @@ def _m_step(graph: KnowledgeGraph, config: Config, last: Outcome, hooks: Hooks) 
 
 def examples_of(graph: KnowledgeGraph, model: RuleModel, accepted: BoolArray, config: Config) -> Examples:
     """What an E-step learns from: O, and H's triples as the rules judge them (Eq. 7 and 8)."""
-    hidden, p_w = model.hidden, model.hidden_p_w
-    taken = accepted if config.em.targets == "hard" else p_w > 0
-    weights = np.ones(int(taken.sum())) if config.em.targets == "hard" else p_w[taken]
+    hidden = model.hidden
+    weight = accepted.astype(np.float64) if config.em.targets == "hard" else model.hidden_p_w
+    taken = weight > 0
+    positives = np.concatenate([graph.train, hidden[taken]])
     rejected = hidden[~accepted] if config.em.hidden_negatives == "explicit" else hidden[:0]
-    return Examples(
-        np.concatenate([graph.train, hidden[taken]]), np.concatenate([np.ones(len(graph.train)), weights]), rejected
-    )
+    return Examples(positives, np.concatenate([np.ones(len(graph.train)), weight[taken]]), rejected)
 
 
 def _seed(config: Config, last: Outcome) -> int:
@@ -144,7 +142,7 @@ def _hidden_q(neural: NeuralModel | None, model: RuleModel) -> FloatArray:
     return np.zeros(len(hidden)) if neural is None else torch.sigmoid(neural.score(hidden).double()).cpu().numpy()
 
 
-def _held_out_share(graph: KnowledgeGraph, accepted: "np.ndarray[tuple[int, int], np.dtype[np.int64]]") -> float | None:
+def _held_out_share(graph: KnowledgeGraph, accepted: IntArray) -> float | None:
     """The share of accepted triples that valid or test holds (Table 5)."""
     held_out = TripleSet.of(np.concatenate([graph.valid, graph.test]), len(graph.entities))
     return float(held_out.contains(accepted).mean()) if len(accepted) else None

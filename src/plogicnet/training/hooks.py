@@ -11,10 +11,6 @@ from plogicnet.support.progress import Clock, Progress, silent
 from plogicnet.training.state import Iteration, Outcome
 
 
-def _fit(graph: KnowledgeGraph, config: Config, model: NeuralModel, seed: int, fit: Callable[[], None]) -> None:  # noqa: ARG001
-    fit()
-
-
 @dataclass(frozen=True)
 class Hooks:
     """The callbacks of a training.
@@ -36,4 +32,4 @@ class Hooks:
     announce: Callable[[Iteration], None] = lambda _: None
     inspect: Callable[[KnowledgeGraph, Outcome], Mapping[str, Any]] = lambda *_: {}
     save: Callable[[Outcome, Outcome], None] = lambda *_: None
-    fit_first: Callable[[KnowledgeGraph, Config, NeuralModel, int, Callable[[], None]], None] = _fit
+    fit_first: Callable[[KnowledgeGraph, Config, NeuralModel, int, Callable[[], None]], None] = lambda *args: args[-1]()

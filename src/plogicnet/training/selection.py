@@ -26,13 +26,10 @@ def rankings(config: Config, lambda_: float) -> dict[str, Combination]:
     """
     rerank = 0 if config.evaluation.rerank == "all" else config.evaluation.rerank
     star = Combination(config.em.neural, lambda_, combine=config.em.combine, rerank=rerank)
-    named = {
-        NEURAL: Combination(constraint=False),
-        RULES: Combination(neural=False),
-        PLAIN: Combination(),
-        STAR: star,
-    }
-    return named if config.em.neural else {RULES: named[RULES], STAR: star}
+    rules = {RULES: Combination(neural=False)}
+    if not config.em.neural:
+        return {**rules, STAR: star}
+    return {NEURAL: Combination(constraint=False), **rules, PLAIN: Combination(), STAR: star}
 
 
 def tie_breaker(config: Config, lambda_: float) -> Combination:
@@ -50,25 +47,19 @@ def choose_lambda(
     if neural is None or not len(rules.reached):
         grid = grid[:1] if given != "auto" else [0.0]
     named = {f"λ={value!r}": rankings(config, value)[STAR] for value in grid}
-    compared = {name: s for name, s in rankings(config, 0.0).items() if name != STAR} | named
-    ranks = rank(graph, "valid", neural, rules, compared, config.evaluation.batch_memory_mb, progress)
+    others = {name: order for name, order in rankings(config, 0.0).items() if name != STAR}
+    ranks = rank(graph, "valid", neural, rules, others | named, config.evaluation.batch_memory_mb, progress)
     figures = {name: summary(r.realistic) for name, r in ranks.items()}
     best = max(grid, key=lambda value: (figures[f"λ={value!r}"]["mrr"], -value))
-    kept = {name: figures[name] for name in compared if name not in named}
-    return best, kept | {STAR: figures[f"λ={best!r}"]}
+    return best, {name: figures[name] for name in others} | {STAR: figures[f"λ={best!r}"]}
 
 
 def merit(graph: KnowledgeGraph, config: Config, neural: NeuralModel) -> float:
     """The neural model's own MRR on valid, by which its training may stop early."""
     alone, memory = {NEURAL: Combination(constraint=False)}, config.evaluation.batch_memory_mb
-    ranks = rank(graph, "valid", neural, _no_rules(graph), alone, memory)
-    return float(summary(ranks[NEURAL].realistic)["mrr"])
-
-
-def _no_rules(graph: KnowledgeGraph) -> RuleScores:
-    none = TripleSet.of([], len(graph.entities))
-    n = len(graph.relations)
-    return RuleScores(none, np.zeros(0), np.zeros(n), np.zeros(n, dtype=bool), graph.observed)
+    none, zeros = TripleSet.of([], len(graph.entities)), np.zeros(len(graph.relations))
+    no_rules = RuleScores(none, np.zeros(0), zeros, zeros > 0, graph.observed)
+    return summary(rank(graph, "valid", neural, no_rules, alone, memory)[NEURAL].realistic)["mrr"]
 
 
 def rescale(graph: KnowledgeGraph, config: Config, neural: NeuralModel) -> None:

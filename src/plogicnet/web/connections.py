@@ -12,9 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import h11
+from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
-
-from plogicnet.web.gate import Application, Receive, Send
 
 
 @dataclass(frozen=True)
@@ -65,11 +64,11 @@ class Connection:
 class Connections:
     """The open connections of a server, by the addresses of their clients; an application around another one."""
 
-    application: Application
+    application: ASGIApp
     limits: Limits
     opened: dict[Any, Connection] = field(default_factory=dict)
 
-    async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers one request within its time."""
         connection = self.opened.get(scope["client"])
         if connection is None:  # it was closed meanwhile

@@ -8,15 +8,12 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Awaitable, Callable, MutableMapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 from urllib.parse import parse_qs
 
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-Application = Callable[[Any, Receive, Send], Awaitable[None]]
+from starlette.datastructures import MutableHeaders
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 HOST = re.compile(r"(?:\[([0-9a-f:.]+)\]|([^\s:@/\\?#\[\],]+))(?::[0-9]{0,5})?")
 """A name or an address, and perhaps a port: nothing else, or what we read and what others read might differ."""
@@ -39,6 +36,7 @@ PAGE = (
     '<meta name="color-scheme" content="light dark"><title>plogicnet</title><h1>plogicnet</h1><p>{}.</p></html>'
 )
 BAD_REQUEST, UNAUTHORIZED, FORBIDDEN, NO_SUCH_METHOD, TOO_LARGE, MISDIRECTED, FAILED = 400, 401, 403, 405, 413, 421, 500
+FAILED_WHY = "this request failed; the server's own output says why"
 
 
 class Refused(Exception):  # noqa: N818
@@ -98,15 +96,15 @@ class Gate:
         allowed: further names under which the server may be reached.
 
     Example:
-        >>> gate = Gate(respond, "127.0.0.1")
+        >>> gate = Gate(failure(404, "nothing is here"), "127.0.0.1")
         >>> gate.admits("localhost:8000"), gate.admits("evil.example")
         (True, False)
     """
 
-    application: Application
+    application: ASGIApp
     host: str
     token: str | None = None
-    allowed: frozenset[str] = field(default=frozenset())
+    allowed: frozenset[str] = frozenset()
 
     def admits(self, host: str) -> bool:
         """Whether a Host header names this server, so that no other site's name can be pointed at it (rebinding).
@@ -114,13 +112,10 @@ class Gate:
         A server that is bound to the outside is reached by its addresses too; no name can be rebound to those.
         """
         name = host_name(host)
-        if not name:
-            return False
-        if name in LOCAL or name == self.host.lower() or name in self.allowed:
-            return True
-        return is_address(name) and not is_local(self.host)
+        known = name in LOCAL or name == self.host.lower() or name in self.allowed
+        return bool(name) and (known or (is_address(name) and not is_local(self.host)))
 
-    async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
         if scope["type"] != "http":
             return
@@ -130,10 +125,9 @@ class Gate:
             nonlocal started
             if message["type"] == "http.response.start":
                 started = True
-                given = {name.lower() for name, _ in message.get("headers", ())}
-                extra = HEADERS | cookie
-                own = [(k.encode(), v.encode()) for k, v in extra.items() if k.encode() not in given]
-                message["headers"] = [*message.get("headers", ()), *own]
+                headers = MutableHeaders(scope=message)
+                for name, value in (HEADERS | cookie).items():
+                    headers.setdefault(name, value)
             await send(message)
 
         cookie: dict[str, str] = {}
@@ -143,15 +137,16 @@ class Gate:
             await self.application({**scope, "method": "GET"}, receive, send_guarded)
         except Refused as why:
             shown = any(k == b"accept" and b"text/html" in v for k, v in scope["headers"])
-            await respond(send_guarded, why.status, str(why), {"connection": "close"} | why.headers, shown)
+            answer = failure(why.status, str(why), {"connection": "close"} | why.headers, shown)
+            await answer(scope, receive, send_guarded)
         except Exception as error:
             print(f"plogicnet: {scope['path'][:200]!r} failed: {type(error).__name__}: {error}", file=sys.stderr)
             if os.environ.get("PLOGICNET_DEBUG"):
                 traceback.print_exception(error)
             if not started:
-                await respond(send_guarded, FAILED, "this request failed; the server's own output says why")
+                await failure(FAILED, FAILED_WHY)(scope, receive, send_guarded)
 
-    def _check(self, scope: Any) -> dict[str, str]:
+    def _check(self, scope: Scope) -> dict[str, str]:
         """Refuses what may not pass; gives back the cookie to be set, where a token came with the page's address."""
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         if "host" not in headers:
@@ -169,13 +164,14 @@ class Gate:
             raise Refused(FORBIDDEN, "another site's page may not ask here")
         return self._admitted(scope, headers)
 
-    def _admitted(self, scope: Any, headers: dict[str, str]) -> dict[str, str]:
+    def _admitted(self, scope: Scope, headers: dict[str, str]) -> dict[str, str]:
         if self.token is None:
             return {}
         scheme, _, bearer = headers.get("authorization", "").partition(" ")
         name = cookie_name(scope["server"][1])
         shown = [bearer.strip()] if scheme.lower() == "bearer" else []
-        shown += [value for key, value in _cookies(headers.get("cookie", "")) if key == name]
+        cookies = (part.partition("=") for part in headers.get("cookie", "").split(";"))
+        shown += [value.strip() for key, _, value in cookies if key.strip() == name]
         if any(self._is_token(given) for given in shown):
             return {}
         if scope["path"] == "/" and self._is_token(_asked_token(scope["query_string"].decode("latin-1"))):
@@ -202,17 +198,6 @@ def cookie_name(port: int) -> str:
     return f"plogicnet_token_{port}"
 
 
-def _cookies(header: str) -> list[tuple[str, str]]:
-    """The cookies of a header, whatever other servers of this machine have set among them.
-
-    Example:
-        >>> _cookies("a=1; {odd}=[2]; b=3")
-        [('a', '1'), ('{odd}', '[2]'), ('b', '3')]
-    """
-    parts = (part.partition("=") for part in header.split(";"))
-    return [(key.strip(), value.strip()) for key, _, value in parts]
-
-
 def _asked_token(query: str) -> str:
     """The token in an address, if there is one.
 
@@ -226,14 +211,9 @@ def _asked_token(query: str) -> str:
         return ""
 
 
-async def respond(
-    send: Send, status: int, why: str, headers: dict[str, str] | None = None, shown: bool = False
-) -> None:
-    """Answers with an error in words: as JSON, or where a browser shows it, as a page."""
+def failure(status: int, why: str, headers: dict[str, str] | None = None, shown: bool = False) -> Response:
+    """An error in words: as JSON, or where a browser shows it, as a page."""
     kind, body = "application/json", json.dumps({"error": why}, ensure_ascii=False)
     if shown:
-        kind, body = "text/html; charset=utf-8", PAGE.format(html.escape(why[:1].upper() + why[1:]))
-    fields = {"content-type": kind, "content-length": str(len(body.encode()))} | (headers or {})
-    encoded = [(name.encode(), value.encode()) for name, value in fields.items()]
-    await send({"type": "http.response.start", "status": status, "headers": encoded})
-    await send({"type": "http.response.body", "body": body.encode()})
+        kind, body = "text/html", PAGE.format(html.escape(why[:1].upper() + why[1:]))
+    return Response(body.encode("utf-8", "replace"), status, headers, kind)

@@ -1,6 +1,6 @@
 """Which relations suit an entity, and at which end: where its missing facts are looked for."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -32,28 +32,23 @@ class Roles:
     rules: RuleTable
 
     @cached_property
-    def _by_end(self) -> dict[int, tuple[IntArray, IntArray]]:
+    def _by_end(self) -> list[tuple[IntArray, IntArray]]:
         """For head and for tail: the facts' rows ordered by that entity and relation, and where each entity begins."""
-        graph = self.graph
-        found = {}
-        for end in (HEAD, TAIL):
-            rows = np.lexsort((graph.train[:, RELATION], graph.train[:, end]))
-            found[end] = (rows, np.searchsorted(graph.train[rows, end], np.arange(len(graph.entities) + 1)))
-        return found
+        train, entities = self.graph.train, np.arange(len(self.graph.entities) + 1)
+        orders = [(end, np.lexsort((train[:, RELATION], train[:, end]))) for end in (HEAD, TAIL)]
+        return [(rows, np.searchsorted(train[rows, end], entities)) for end, rows in orders]
 
     def facts(self, entity: int) -> IntArray:
         """The known facts of an entity, each once: as head, then as tail, by relation."""
         train = self.graph.train
-        as_head, as_tail = (train[rows[at[entity] : at[entity + 1]]] for rows, at in self._by_end.values())
+        as_head, as_tail = (train[rows[at[entity] : at[entity + 1]]] for rows, at in self._by_end)
         return np.concatenate([as_head, as_tail[as_tail[:, HEAD] != entity]])
 
     def known(self, entity: int) -> dict[Role, int]:
         """How many facts of an entity are known in each role, most first."""
-        facts = self.facts(entity)
-        counts: dict[Role, int] = defaultdict(int)
-        for head, relation, _ in facts.tolist():
-            counts[relation, "tail" if head == entity else "head"] += 1
-        return dict(sorted(counts.items(), key=lambda item: -item[1]))
+        facts = self.facts(entity).tolist()
+        counts = Counter[Role]((relation, "tail" if head == entity else "head") for head, relation, _ in facts)
+        return dict(counts.most_common())
 
     def of(self, entity: int) -> list[Role]:
         """Roles that suit an entity: its known ones; those that rules conclude from these; those of similar entities.
@@ -61,10 +56,10 @@ class Roles:
         A hub keeps all its known roles; others come up to as many as one answer looks into.
         """
         known = self.known(entity)
-        by_rule: dict[Role, float] = defaultdict(float)
+        by_rule: dict[Role, float] = {}
         for role in known:
             for concluded, weight in self._concluded.get(role, {}).items():
-                by_rule[concluded] = max(by_rule[concluded], weight)
+                by_rule[concluded] = max(by_rule.get(concluded, 0.0), weight)
         suggested = dict.fromkeys([*sorted(by_rule, key=lambda role: -by_rule[role]), *self._of_similar(entity)])
         others = [role for role in suggested if role not in known]
         return [*known, *others[: max(0, ROLES_AT_ONCE - len(known))]]
@@ -77,13 +72,11 @@ class Roles:
         for rule, weight in zip(table.rules, table.weight.tolist(), strict=True):
             if rule.negated or not weight > 0:
                 continue
-            hypothesis = relations.id(rule.head.relation)
-            for term, side in ((rule.head.head, "tail"), (rule.head.tail, "head")):
-                if not isinstance(term, Variable):
-                    continue
-                concluded: Role = (hypothesis, side)  # type: ignore[assignment]
+            ends: dict[Side, object] = {"tail": rule.head.head, "head": rule.head.tail}
+            for side, term in ends.items():
+                concluded = (relations.id(rule.head.relation), side)
                 for atom in rule.body:
-                    if term in (atom.head, atom.tail):
+                    if isinstance(term, Variable) and term in (atom.head, atom.tail):
                         has = found[relations.id(atom.relation), "tail" if term == atom.head else "head"]
                         has[concluded] = max(has.get(concluded, 0.0), weight)
         return found
@@ -93,7 +86,7 @@ class Roles:
         """Entities × roles, 1 where a fact is known: role 2r is the head's in relation r, 2r + 1 the tail's."""
         graph = self.graph
         rows = graph.train[:, [HEAD, TAIL]].ravel()
-        columns = np.stack([2 * graph.train[:, RELATION], 2 * graph.train[:, RELATION] + 1], axis=1).ravel()
+        columns = np.add(2 * graph.train[:, [RELATION]], [0, 1]).ravel()
         shape = (len(graph.entities), 2 * len(graph.relations))
         matrix = sparse.csr_array((np.ones(len(rows)), (rows, columns)), shape)
         matrix.data[:] = 1.0  # however often

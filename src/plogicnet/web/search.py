@@ -30,6 +30,7 @@ class Search:
     """
 
     def __init__(self, names: Sequence[str], labels: Mapping[str, str], counts: Sequence[int] | IntArray) -> None:
+        self.names, self.counts = names, counts
         order = sorted(range(len(names)), key=lambda i: -counts[i])
         texts = [(i, text) for i in order for text in dict.fromkeys((names[i], labels.get(names[i], names[i])))]
         lines = [folded(text) for _, text in texts]

@@ -6,20 +6,20 @@ import secrets
 import signal
 import socket
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.resources import files
-from typing import Annotated, Any
+from inspect import getdoc, signature
 
 import uvicorn
-from fastapi import FastAPI, Query, Request, Response
+from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
-from starlette.responses import JSONResponse
-from typing_extensions import TypedDict
+from starlette.routing import Route
+from starlette.types import ASGIApp
 
-from plogicnet.graph import Side
 from plogicnet.model import PLogicNet
 from plogicnet.support.errors import InputError
 from plogicnet.support.records import json_of
@@ -27,26 +27,15 @@ from plogicnet.version import VERSION
 from plogicnet.web import shapes
 from plogicnet.web.answers import Answerer, UnknownName
 from plogicnet.web.connections import Connections, Limits
-from plogicnet.web.gate import FAILED, Application, Gate, host_name, is_local
+from plogicnet.web.gate import FAILED, FAILED_WHY, Gate, failure, host_name, is_local
 
-NAME_LENGTH = 8192
 CACHE_BYTES = 32 << 20
 BACKLOG = 128
 EVERYWHERE = ("", "0.0.0.0", "::")  # nosec B104: compared, not bound
 """Addresses to listen on that nobody can open."""
+QUESTIONS = ("info", "metrics", "rules", "rule", "search", "entity", "known", "predicted", "predict", "explain")
+"""What can be asked: methods of the answerer."""
 TYPES = {"html": "text/html", "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
-
-Name = Annotated[str, Query(max_length=NAME_LENGTH)]
-MaybeName = Annotated[str | None, Query(max_length=NAME_LENGTH)]
-Top = Annotated[int, Query(ge=1, le=1000)]
-Few = Annotated[int, Query(ge=1, le=200)]
-Offset = Annotated[int, Query(ge=0, le=10**9)]
-
-
-class Failure(TypedDict):
-    """What went wrong, in words."""
-
-    error: str
 
 
 class Busy(Exception):  # noqa: N818
@@ -66,9 +55,9 @@ class RequestQueue:
     size: int = 0
     waiting: int = 0
 
-    async def ask(self, question: Callable[..., object], *values: object) -> bytes:
+    async def ask(self, question: Callable[..., object], **values: object) -> bytes:
         """The JSON that a question gives for some values."""
-        key = (question.__name__, values)
+        key = (question.__name__, *values.items())
         if key in self.cached:
             self.cached.move_to_end(key)
             return self.cached[key]
@@ -83,15 +72,12 @@ class RequestQueue:
             raise Busy("the server is too busy to answer in time; try again later") from None
         finally:
             self.waiting -= 1
-        self._keep(key, body)
-        return body
-
-    def _keep(self, key: object, body: bytes) -> None:
         if key not in self.cached and len(body) <= CACHE_BYTES // 8:
             self.cached[key] = body
             self.size += _bytes_of(key, body)
         while self.size > CACHE_BYTES:
             self.size -= _bytes_of(*self.cached.popitem(last=False))
+        return body
 
 
 def _bytes_of(key: object, body: bytes) -> int:
@@ -99,29 +85,12 @@ def _bytes_of(key: object, body: bytes) -> int:
     return len(body) + 4 * len(repr(key)) + 500
 
 
-def _as_json(question: Callable[..., object], values: tuple[object, ...]) -> bytes:
-    return json.dumps(json_of(question(*values)), ensure_ascii=False, allow_nan=False).encode()
+def _as_json(question: Callable[..., object], values: dict[str, object]) -> bytes:
+    return json.dumps(json_of(question(**values)), ensure_ascii=False, allow_nan=False).encode()
 
 
-@dataclass(frozen=True)
-class Api:
-    """The application under construction, and what its routes need."""
-
-    app: FastAPI
-    answerer: Answerer
-    queue: RequestQueue
-
-    def route(self, path: str, shape: object) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        """Adds a route whose answer has a shape."""
-        return self.app.get(path, response_class=JsonResponse, responses={200: {"model": shape}})
-
-    async def answer(self, question: Callable[..., object], *values: object) -> Response:
-        """What a question gives for some values."""
-        return JsonResponse(await self.queue.ask(question, *values))
-
-
-def make_app(answerer: Answerer, limits: Limits | None = None) -> FastAPI:
-    """The page and the REST interface over a model."""
+def make_app(answerer: Answerer, limits: Limits) -> FastAPI:
+    """The page and the REST interface over a model: each question of the answerer is a route with its parameters."""
     app = FastAPI(
         title="plogicnet",
         version=VERSION,
@@ -129,152 +98,55 @@ def make_app(answerer: Answerer, limits: Limits | None = None) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,  # no answer is made of what a request says about its host
-        responses={code: {"model": Failure} for code in (400, 401, 403, 404, 413, 421, 422, 503)},
+        responses={code: {"model": shapes.Failure} for code in (400, 401, 403, 404, 413, 421, 422, 503)},
     )
-    api = Api(app, answerer, RequestQueue(limits or Limits()))
     _add_page(app)
-    _add_errors(app)
-    _add_run(api)
-    _add_names(api)
-    _add_facts(api)
+    for kind in (RequestValidationError, InputError, Busy, HTTPException, Exception):
+        app.add_exception_handler(kind, _failed)
+    queue = RequestQueue(limits)
+    for name in QUESTIONS:
+        question = getattr(answerer, name)
+        endpoint = _endpoint(queue, question)
+        app.add_api_route(f"/api/{name}", endpoint, name=name, description=getdoc(getattr(Answerer, name)))
     return app
 
 
-def _add_run(api: Api) -> None:
-    """What the run is: its counts, figures and rules."""
+def _endpoint(queue: RequestQueue, question: Callable[..., object]) -> Callable[..., Awaitable[Response]]:
+    """The function of a route, with the parameters and the result of a question."""
 
-    @api.route("/api/info", shapes.Info)
-    async def info() -> Response:
-        """What is served: counts of the graph and figures on held-out triples."""
-        return await api.answer(api.answerer.info)
+    async def answer(**values: object) -> Response:
+        return Response(await queue.ask(question, **values), media_type="application/json")
 
-    @api.route("/api/metrics", dict[str, Any])
-    async def metrics() -> Response:
-        """All figures of the run, as `plogicnet evaluate --json` and the run's metrics.json hold them."""
-        return await api.answer(api.answerer.metrics)
-
-    @api.route("/api/rules", shapes.Rules)
-    async def rules(q: Name = "", top: Top = 100, offset: Offset = 0) -> Response:
-        """The learned rules, strongest first: `plogicnet rules --json`; q: all these words are in the rule's text."""
-        return await api.answer(api.answerer.rules, q, top, offset)
-
-    @api.route("/api/rule", shapes.RuleExamples)
-    async def rule(number: Offset) -> Response:
-        """One rule, with some of its groundings."""
-        return await api.answer(api.answerer.rule, number)
+    answer.__signature__ = signature(question)  # type: ignore[attr-defined]
+    return answer
 
 
-def _add_names(api: Api) -> None:
-    """Entities and relations."""
-
-    @api.route("/api/search", shapes.Names)
-    async def search(
-        q: Name = "", kind: shapes.Kind = "entity", top: Annotated[int, Query(ge=1, le=20)] = 20
-    ) -> Response:
-        """Entities (or relations) whose name or label is, begins with or holds a text."""
-        return await api.answer(api.answerer.search, q, kind, top)
-
-    @api.route("/api/entity", shapes.Entity)
-    async def entity(name: Name) -> Response:
-        """An entity: its label, and the relations that suit it with the number of known facts."""
-        return await api.answer(api.answerer.entity, name)
-
-
-def _add_facts(api: Api) -> None:
-    """Known and predicted facts, and why they are probable."""
-
-    @api.route("/api/known", shapes.Predictions)
-    async def known(
-        entity: Name, relation: MaybeName = None, side: Side | None = None, top: Few = 50, offset: Offset = 0
-    ) -> Response:
-        """Known facts of an entity with their probabilities; side "tail" are those (entity, relation, ?)."""
-        return await api.answer(api.answerer.known, entity, relation, side, top, offset)
-
-    @api.route("/api/predicted", shapes.Predictions)
-    async def predicted(entity: Name, relation: MaybeName = None, side: Side | None = None, top: Few = 50) -> Response:
-        """The most probable missing facts of an entity, in the relations that suit it or in the one that is named."""
-        return await api.answer(api.answerer.predicted, entity, relation, side, top)
-
-    @api.route("/api/predict", shapes.Predictions)
-    async def predict(
-        head: MaybeName = None,
-        relation: MaybeName = None,
-        tail: MaybeName = None,
-        top: Top = 10,
-        include_known: bool = False,
-    ) -> Response:
-        """The answers to a query with one part left open: `plogicnet predict --json`."""
-        return await api.answer(api.answerer.predict, head, relation, tail, top, include_known)
-
-    @api.route("/api/explain", shapes.Explained)
-    async def explain(
-        head: Name, relation: Name, tail: Name, premises: Annotated[int, Query(ge=0, le=1000)] = 20
-    ) -> Response:
-        """Why a triple is probable or not: `plogicnet explain --json`, with so many groundings of each rule."""
-        return await api.answer(api.answerer.explain, head, relation, tail, premises)
-
-
-class JsonResponse(JSONResponse):
-    """A body that is JSON already."""
-
-    def render(self, content: Any) -> bytes:
-        """As it is."""
-        return bytes(content)
+async def _failed(_: Request, error: Exception) -> Response:
+    """Every mistake is answered as {"error": …}."""
+    match error:
+        case RequestValidationError():
+            return failure(422, "; ".join(f"{e['loc'][-1]}: {e['msg']}" for e in error.errors()))
+        case UnknownName():
+            return failure(404, str(error))
+        case InputError():
+            return failure(422, str(error))
+        case Busy():
+            return failure(503, str(error), {"retry-after": "1"})
+        case HTTPException():
+            return failure(error.status_code, "nothing is here" if error.status_code == 404 else error.detail)
+    return failure(FAILED, FAILED_WHY)  # the gate prints why
 
 
 def _add_page(app: FastAPI) -> None:
     """The page and its files, read once: no path of a request ever reaches the disk."""
-    static = {item.name: item.read_bytes() for item in files("plogicnet.web").joinpath("static").iterdir()}
-    page = static.pop("page.html")
-
-    def served(name: str, body: bytes) -> Response:
-        kind = TYPES[name.rpartition(".")[2]]
-        return Response(body, media_type=kind, headers={"cache-control": "no-cache"})
-
-    @app.get("/", include_in_schema=False)
-    async def index() -> Response:
-        return served("page.html", page)
-
-    @app.get("/static/{name}", include_in_schema=False)
-    async def file(name: str) -> Response:
-        if name not in static:
-            raise HTTPException(404)
-        return served(name, static[name])
+    for item in files("plogicnet.web").joinpath("static").iterdir():
+        path = "/" if item.name == "page.html" else f"/static/{item.name}"
+        kind = TYPES[item.name.rpartition(".")[2]]
+        answer = Response(item.read_bytes(), media_type=kind, headers={"cache-control": "no-cache"})
+        app.router.routes.append(Route(path, answer, methods=["GET"]))
 
 
-def _add_errors(app: FastAPI) -> None:
-    """Every mistake is answered as {"error": …}."""
-
-    def failure(status: int, why: str, **headers: str) -> Response:
-        body = json.dumps({"error": why}, ensure_ascii=False).encode("utf-8", "replace")
-        return Response(body, status, headers, "application/json")
-
-    @app.exception_handler(RequestValidationError)
-    async def invalid(_: Request, error: RequestValidationError) -> Response:
-        return failure(422, "; ".join(f"{e['loc'][-1]}: {e['msg']}" for e in error.errors()))
-
-    @app.exception_handler(UnknownName)
-    async def unknown(_: Request, error: UnknownName) -> Response:
-        return failure(404, str(error))
-
-    @app.exception_handler(InputError)
-    async def mistaken(_: Request, error: InputError) -> Response:
-        return failure(422, str(error))
-
-    @app.exception_handler(Busy)
-    async def busy(_: Request, error: Busy) -> Response:
-        return failure(503, str(error), **{"retry-after": "1"})
-
-    @app.exception_handler(HTTPException)
-    async def other(_: Request, error: HTTPException) -> Response:
-        return failure(error.status_code, "nothing is here" if error.status_code == 404 else str(error.detail))
-
-    @app.exception_handler(Exception)
-    async def failed(_: Request, error: Exception) -> Response:  # noqa: ARG001 - the gate tells of it
-        return failure(FAILED, "this request failed; the server's own output says why")
-
-
-def make_server(application: Application, limits: Limits) -> uvicorn.Server:
+def make_server(application: ASGIApp, limits: Limits) -> uvicorn.Server:
     """A server with these limits, not started yet."""
     connections = Connections(application, limits)
     config = uvicorn.Config(
@@ -304,16 +176,12 @@ def bound(host: str, port: int) -> socket.socket:
         '127.0.0.1'
     """
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        listening = socket.socket(family, kind, protocol)
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind(address)
-        listening.listen(BACKLOG)
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, *_, address = found[0]
+        both = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
+        return socket.create_server(address, family=family, backlog=BACKLOG, dualstack_ipv6=both)
     except (OSError, UnicodeError) as error:
         raise InputError(f"--host {host} --port {port}: cannot listen there: {error}") from None
-    return listening
 
 
 def serve(
@@ -323,14 +191,13 @@ def serve(
     token: str | None,
     allowed: list[str],
     announce: Callable[[str], None],
-    limits: Limits | None = None,
 ) -> None:
     """Serves a model until Ctrl-C or SIGTERM; a token is made up where others can reach the server and none is given.
 
     Others can where it is bound to the outside, and where it has further names: something passes requests on to it.
     The port is taken before the model is loaded, so that one that is not free is reported at once.
     """
-    limits = limits or Limits()
+    limits = Limits()
     if token is None and (allowed or not is_local(host)):
         token = secrets.token_urlsafe(24)
     names = allowed if is_local(host) else [*allowed, socket.gethostname()]
@@ -344,8 +211,7 @@ def serve(
         announce(address if token is None else f"{address}?token={token}")
         before = signal.signal(signal.SIGTERM, signal.default_int_handler)
         try:
-            make_server(gate, limits).run([listening])
-        except KeyboardInterrupt:
-            pass  # the way in which a server is meant to end
+            with suppress(KeyboardInterrupt):  # the way in which a server is meant to end
+                make_server(gate, limits).run([listening])
         finally:
             signal.signal(signal.SIGTERM, before)

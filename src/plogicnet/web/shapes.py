@@ -14,6 +14,12 @@ Kind = Literal["entity", "relation"]
 Labels = dict[str, str]
 
 
+class Failure(TypedDict):
+    """What went wrong, in words."""
+
+    error: str
+
+
 class Predictions(TypedDict):
     """Judged triples, as `predict` gives them; `labels` are readable names of the names in it."""
 

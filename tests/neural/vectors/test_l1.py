@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plogicnet.neural.vectors.l1 import BLOCK, l1_cross
+from plogicnet.neural.vectors.compiled import BLOCK, l1_cross
 
 
 @given(st.integers(0, 5), st.integers(0, 2 * BLOCK + 3), st.integers(0, 21), st.integers(1, 3), st.integers(0, 2**31))

@@ -227,11 +227,11 @@ def toy() -> IntArray:
 
 
 def model_of(
-    name: str, recipe: str, entities: int = ENTITIES, relations: int = RELATIONS, **values: object
+    name: str, recipe: str, entities: int = ENTITIES, relations: int = RELATIONS, **values: Any
 ) -> VectorModel:
-    fast = {"dim": 12, "gamma": 6.0, "batch": 8, "negatives": 6, "share_negatives": 3, "steps": 12}
-    rate = {"learning_rate": 0.1 if recipe == "one_vs_all" else 0.02}
-    return VectorModel(entities, relations, VectorSettings(model=name, recipe=recipe, **(fast | rate | values)))
+    fast: dict[str, Any] = {"dim": 12, "gamma": 6.0, "batch": 8, "negatives": 6, "share_negatives": 3, "steps": 12}
+    fast |= {"recipe": recipe, "learning_rate": 0.1 if recipe == "one_vs_all" else 0.02}
+    return VectorModel(entities, relations, VectorSettings(model=name, **(fast | values)))
 
 
 def equal(a: VectorModel, b: VectorModel) -> bool:

@@ -61,10 +61,8 @@ def _download(data_set: DataSet, split: str, file: Path, bar: "_Bar") -> None:
     pooch.get_logger().setLevel("WARNING")
     address, sha256 = data_set.addresses[split], data_set.sha256.get(split)
     _check_address(address)
-    by_hand = (
-        f"put {', '.join(f'{s}.txt' for s in SPLITS)} into $PLOGICNET_DATA/{data_set.name} by hand"
-        f" (see {data_set.source})"
-    )
+    place = f"$PLOGICNET_DATA/{data_set.name}"
+    by_hand = f"put train.txt, valid.txt, test.txt into {place} by hand (see {data_set.source})"
     get = pooch.HTTPDownloader(
         progressbar=bar,
         chunk_size=CHUNK,
@@ -81,10 +79,8 @@ def _download(data_set: DataSet, split: str, file: Path, bar: "_Bar") -> None:
     except InputError:
         raise
     except ValueError as error:  # pooch's, for a wrong checksum; and for a wrong number of lines
-        raise InputError(
-            f"{address}: not the expected file: {error} Run it again; if this stays, the file has changed"
-            f" at its source: {by_hand}"
-        ) from None
+        changed = f"Run it again; if this stays, the file has changed at its source: {by_hand}"
+        raise InputError(f"{address}: not the expected file: {error} {changed}") from None
 
 
 def _check_lines(file: Path, expected: int) -> None:

@@ -52,19 +52,13 @@ class DataSet:
         return dict(zip(SPLITS, (self.train, self.valid, self.test), strict=True))
 
 
-def _registry() -> Mapping[str, DataSet]:
-    table = yaml.safe_load(
-        resources.files("plogicnet.graph.datasets").joinpath("datasets.yaml").read_text(encoding="utf-8")
-    )
-    return {name: _data_set(name, **entry) for name, entry in table.items()}
-
-
 def _data_set(name: str, address: str, sha256: Mapping[str, str] | None = None, **entry: Any) -> DataSet:
     addresses = {split: address.format(split=split) for split in SPLITS}
     return DataSet(name=name, sha256=sha256 or {}, addresses=addresses, **entry)
 
 
-DATA_SETS = _registry()
+_TABLE = resources.files("plogicnet.graph.datasets").joinpath("datasets.yaml").read_text(encoding="utf-8")
+DATA_SETS = {name: _data_set(name, **entry) for name, entry in yaml.safe_load(_TABLE).items()}
 
 
 def canonical(name: str) -> str | None:
@@ -141,14 +135,11 @@ def listing() -> list[dict[str, object]]:
         >>> [row["train"] for row in listing() if row["name"] == "umls"]
         [5216]
     """
-    return [
-        {
-            "name": name,
-            **{key: getattr(DATA_SETS[name], key) if name in DATA_SETS else None for key in COUNTS},
-            "here": str(locate(name) or "") or None,
-        }
-        for name in sorted({*DATA_SETS, *available()})
-    ]
+    rows: list[dict[str, object]] = []
+    for name in sorted({*DATA_SETS, *available()}):
+        counts = {key: getattr(DATA_SETS.get(name), key, None) for key in COUNTS}
+        rows.append({"name": name, **counts, "here": str(locate(name) or "") or None})
+    return rows
 
 
 def is_complete(folder: Path) -> bool:

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from plogicnet.graph.knowledge_graph import SPLITS, KnowledgeGraph
-from plogicnet.graph.triples import HEAD, RELATION, TAIL, IntArray, as_triples
+from plogicnet.graph.triples import IntArray, as_triples
 from plogicnet.graph.vocabulary import Vocabulary
 from plogicnet.support.errors import InputError
 
@@ -58,27 +58,21 @@ def _read_numbers(file: Path, entities: int, relations: int) -> IntArray:
             raise InputError(f"{file}, line {number}: three numbers are meant (head, tail, relation): {line[:100]!r}")
         triples.append((number, *map(int, cells)))
     table = np.array(triples, dtype=np.int64).reshape(-1, 4)
-    for column, size, name in (
-        (1, entities, "entity2id.txt"),
-        (2, entities, "entity2id.txt"),
-        (3, relations, "relation2id.txt"),
-    ):
+    for column, size in ((1, entities), (2, entities), (3, relations)):
         outside = np.flatnonzero(table[:, column] >= size)
         if len(outside):
             line_number, number = table[outside[0], 0], table[outside[0], column]
+            name = "relation2id.txt" if column == 3 else "entity2id.txt"
             raise InputError(f"{file}, line {line_number}: the number {number} is not in {name} (0 to {size - 1})")
-    result = np.empty((len(table), 3), dtype=np.int64)
-    result[:, HEAD], result[:, TAIL], result[:, RELATION] = table[:, 1], table[:, 2], table[:, 3]
-    return result
+    return table[:, [1, 3, 2]]
 
 
 def _counted(file: Path) -> list[tuple[int, str]]:
     """The lines under a first line that counts them."""
     (_, first), *lines = _lines(file) or [(1, "")]
     if not first.strip().isdecimal() or len(first.strip()) > LONGEST_NUMBER or int(first) != len(lines):
-        raise InputError(
-            f"{file}, line 1: the number of the lines that follow is meant ({len(lines)}), found {first[:40]!r}"
-        )
+        meant = f"the number of the lines that follow is meant ({len(lines)})"
+        raise InputError(f"{file}, line 1: {meant}, found {first[:40]!r}")
     return lines
 
 
@@ -91,19 +85,17 @@ def _in_order(file: Path, entries: list[tuple[int, str, str | None]]) -> tuple[s
             found = f"{text[:40]!r} and {name[:40]!r}" if name else f"{text[:40]!r} and no name"
             raise InputError(f"{file}, line {line}: a number and a name are meant, found {found}")
         number = int(text)
+        place = f"{file}, line {line}"
         if number in names:
-            raise InputError(
-                f"{file}, line {line}: the number {number} is given twice ({names[number]!r} and {name!r})"
-            )
+            raise InputError(f"{place}: the number {number} is given twice ({names[number]!r} and {name!r})")
         if name in seen:
-            raise InputError(f"{file}, line {line}: the name {name!r} is given twice")
+            raise InputError(f"{place}: the name {name!r} is given twice")
         names[number] = name
         seen.add(name)
-    for number in range(len(names)):
-        if number not in names:
-            raise InputError(
-                f"{file}: the number {number} is missing; numbers are 0 to {len(names) - 1} for that many names"
-            )
+    missing = next((number for number in range(len(names)) if number not in names), None)
+    if missing is not None:
+        meant = f"numbers are 0 to {len(names) - 1} for that many names"
+        raise InputError(f"{file}: the number {missing} is missing; {meant}")
     return tuple(names[number] for number in range(len(names)))
 
 

@@ -4,9 +4,8 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from plogicnet.graph.io.readers import COLUMNS, place_of, read_rows
+from plogicnet.graph.io.readers import COLUMNS, numbers_of, place_of, read_rows
 from plogicnet.graph.knowledge_graph import KnowledgeGraph
 from plogicnet.graph.triples import OPEN, IntArray
 from plogicnet.support.errors import InputError
@@ -37,15 +36,10 @@ def read_queries(file: Path, graph: KnowledgeGraph) -> IntArray:
 def _numbers(file: Path, table: pa.Table, graph: KnowledgeGraph, open_names: tuple[str, ...]) -> IntArray:
     """The names as numbers; an InputError with the place of the first unknown one."""
     vocabularies = (graph.entities, graph.relations, graph.entities)
-    numbers = np.empty((table.num_rows, 3), dtype=np.int64)
-    for column, (name, vocabulary) in enumerate(zip(COLUMNS, vocabularies, strict=True)):
-        names, start = pa.array(vocabulary.names, pa.string()), 0
-        for chunk in table[name].chunks:
-            found = pc.index_in(chunk.dictionary, names).fill_null(UNKNOWN).to_numpy(zero_copy_only=False)
-            gaps = pc.is_in(chunk.dictionary, pa.array(open_names, pa.string())).to_numpy(zero_copy_only=False)
-            number_of = np.where(gaps & (found == UNKNOWN), OPEN, found)
-            numbers[start : start + len(chunk), column] = number_of[chunk.indices.to_numpy()]
-            start += len(chunk)
+    gaps = [tuple(name for name in open_names if name not in vocabulary) for vocabulary in vocabularies]
+    names = [pa.array(v.names + more, pa.string()) for v, more in zip(vocabularies, gaps, strict=True)]
+    numbers = numbers_of(table, names, UNKNOWN)
+    numbers[numbers >= np.array([len(vocabulary) for vocabulary in vocabularies])] = OPEN
     unknown = np.argwhere(numbers == UNKNOWN)
     if len(unknown):
         row, column = (int(x) for x in unknown[0])

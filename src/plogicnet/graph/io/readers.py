@@ -3,6 +3,7 @@
 import csv as plain_csv
 import itertools
 import json
+import re
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from plogicnet.graph.io.unpacking import (
     short_lines,
     too_large,
 )
+from plogicnet.graph.triples import IntArray
 from plogicnet.support.errors import InputError, many, shown
 from plogicnet.support.files import require_file
 
@@ -51,6 +53,8 @@ PLAIN_NAME = "urn:plogicnet:"
 AT_ONCE = 1 << 16
 """Rows that Python reads are put away, each name once, after so many."""
 STRINGS = pa.dictionary(pa.int32(), pa.string())
+LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+"""Half a character, which only JSON can hold."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +105,7 @@ def read_rows(file: Path, order: str = "hrt", with_gaps: bool = False) -> Rows:
         if suffix(file) in PARQUET:
             return Rows(_named_columns(read_parquet(file), str(file), with_gaps))
         if suffix(file) in JSON_LINES:
-            return Rows(_read_json_lines(file, with_gaps))
+            return Rows(_in_columns(file, _json_rows(file, with_gaps)))
         if suffix(file) in RDF:
             return _read_rdf(file)
         return _read_text(file, order, with_gaps)
@@ -121,15 +125,25 @@ def rows_of(data: Any, what: str = "data") -> Rows:
         >>> rows_of([("anna", "knows", "ben")]).table.num_rows
         1
     """
-    if isinstance(data, pa.Table):
-        return Rows(_named_columns(data, what))
-    if hasattr(data, "__arrow_c_stream__"):
+    if hasattr(data, "__arrow_c_stream__"):  # an Arrow table has it, too
         return Rows(_named_columns(pa.table(data), what))
     array = np.asarray(data if isinstance(data, np.ndarray) else list(data), dtype=object)
     if array.size and (array.ndim != 2 or array.shape[1] != 3):
         raise InputError(f"{what}: rows of three names are meant, found an array of shape {array.shape}")
-    columns = array.reshape(-1, 3).T
-    return Rows(_checked(pa.table({c: [str(v) for v in columns[i]] for i, c in enumerate(COLUMNS)}), what))
+    columns = [[str(name) for name in column] for column in array.reshape(-1, 3).T]
+    return Rows(_checked(pa.table(columns, COLUMNS), what))
+
+
+def numbers_of(table: pa.Table, names: Sequence[pa.Array], unknown: int = -1) -> IntArray:
+    """The place of each name among the names of its column; `unknown` where it is none of them."""
+    numbers = np.empty((table.num_rows, 3), dtype=np.int64)
+    for column, known in enumerate(names):
+        start = 0
+        for chunk in table[COLUMNS[column]].chunks:
+            number_of = pc.index_in(chunk.dictionary, known).fill_null(unknown).to_numpy(zero_copy_only=False)
+            numbers[start : start + len(chunk), column] = number_of[chunk.indices.to_numpy()]
+            start += len(chunk)
+    return numbers
 
 
 def _family(names: Collection[str]) -> tuple[str, str, str] | None:
@@ -146,9 +160,8 @@ def _named_columns(table: pa.Table, what: str, with_gaps: bool = False) -> pa.Ta
     # by place only where no name says otherwise
     if family is None and (len(given) != len(COLUMNS) or any(name in NAMED for name in given)):
         found = ", ".join(name[:40] for name in table.column_names[:10]) or "none"
-        raise InputError(
-            f"{what}: no columns head, relation, tail (or h, r, t; subject, predicate, object); found {found}"
-        )
+        meant = "head, relation, tail (or h, r, t; subject, predicate, object)"
+        raise InputError(f"{what}: no columns {meant}; found {found}")
     double = next((name for name in family or () if given.count(name) > 1), None)
     if double:
         raise InputError(f"{what}: two columns are called {double}; which one is meant?")
@@ -167,23 +180,21 @@ def _checked(table: pa.Table, what: str, with_gaps: bool = False) -> pa.Table:
     columns = {c: table[c] for c in COLUMNS}
     encoded = {c: v if v.type == STRINGS else v.cast(pa.string()).dictionary_encode() for c, v in columns.items()}
     for c in COLUMNS:
-        if _has_empty(encoded[c]) and not with_gaps:
-            raise InputError(f"{what}, row {_row_of_empty(encoded[c]) + 1}: the {c} is an empty name")
+        row = _row_of_empty(encoded[c])
+        if row is not None and not with_gaps:
+            raise InputError(f"{what}, row {row + 1}: the {c} is an empty name")
     return pa.table(encoded)
 
 
-def _row_of_empty(column: pa.ChunkedArray) -> int:
+def _row_of_empty(column: pa.ChunkedArray) -> int | None:
+    """The first row with an empty name."""
     start = 0
     for chunk in column.chunks:
         code = pc.index(chunk.dictionary, "").as_py()
         if code >= 0:
             return start + int(pc.index(chunk.indices, pa.scalar(code, chunk.indices.type)).as_py())
         start += len(chunk)
-    return start
-
-
-def _has_empty(column: pa.ChunkedArray) -> bool:
-    return any(pc.index(chunk.dictionary, "").as_py() >= 0 for chunk in column.chunks)
+    return None
 
 
 def _in_columns(file: Path, rows: Iterable[Sequence[str]]) -> pa.Table:
@@ -202,17 +213,11 @@ def _in_columns(file: Path, rows: Iterable[Sequence[str]]) -> pa.Table:
             if held > most_bytes(file):
                 raise too_large(file)
             some, characters = [], 0
-    return pa.table(
-        {c: pa.chunked_array(chunk, STRINGS) for c, chunk in zip(COLUMNS, zip(*chunks, strict=True), strict=True)}
-    )
-
-
-def _read_json_lines(file: Path, with_gaps: bool) -> pa.Table:
-    """One object a line; other keys than head, relation and tail are passed over."""
-    return _in_columns(file, _json_rows(file, with_gaps))
+    return pa.table([pa.chunked_array(column, STRINGS) for column in zip(*chunks, strict=True)], COLUMNS)
 
 
 def _json_rows(file: Path, with_gaps: bool) -> Iterator[list[str]]:
+    """One object a line; other keys than head, relation and tail are passed over."""
     for number, line in enumerate(decoded_lines(file), 1):
         if not line.strip():
             continue
@@ -229,18 +234,9 @@ def _json_rows(file: Path, with_gaps: bool) -> Iterator[list[str]]:
         for column, value in zip(COLUMNS, values, strict=True):
             if not isinstance(value, str) or not (value or with_gaps):
                 raise InputError(f"{file}, line {number}: expected an object with a name as {column!r}: {line[:100]!r}")
-        if not "".join(values).isprintable():  # the quick half of the question
-            _require_whole_characters(values, f"{file}, line {number}")
+            if LONE_SURROGATE.search(value):
+                raise InputError(f"{file}, line {number}: half a character (a lone surrogate) in {shown(value)}")
         yield values
-
-
-def _require_whole_characters(names: Iterable[str], place: str) -> None:
-    """Raises an InputError for a lone surrogate, which only JSON can hold."""
-    for name in names:
-        try:
-            name.encode()
-        except UnicodeEncodeError:
-            raise InputError(f"{place}: half a character (a lone surrogate) in {shown(name)}") from None
 
 
 def _read_text(file: Path, order: str, with_gaps: bool) -> Rows:
@@ -258,7 +254,7 @@ def _read_text(file: Path, order: str, with_gaps: bool) -> Rows:
         table = _parse_quoted(file, delimiter, names, skip > 0) or table
     elif delimiter != "\t" and table is not None and _has(table, "\n"):
         table = _parse_quoted(file, delimiter, names, skip > 0)
-    if table is None or (not with_gaps and any(_has_empty(table[c]) for c in COLUMNS)):
+    if table is None or (not with_gaps and any(_row_of_empty(table[c]) is not None for c in COLUMNS)):
         _diagnose(file, delimiter, names, skip > 0, with_gaps)
     return Rows(table.select(COLUMNS), named=skip > 0)
 
@@ -289,19 +285,15 @@ def _parse(file: Path, delimiter: str, names: Sequence[str], skip: int) -> pa.Ta
     quoted = delimiter != "\t"
     most = most_bytes(file)
     batches: list[pa.RecordBatch] = []
+    types = dict.fromkeys(COLUMNS, STRINGS)
+    read = csv.ReadOptions(column_names=list(names), skip_rows=skip, block_size=BLOCK)
+    parse = csv.ParseOptions(delimiter=delimiter, quote_char='"' if quoted else False, newlines_in_values=quoted)
+    convert = csv.ConvertOptions(column_types=types, strings_can_be_null=False, include_columns=COLUMNS)
     try:
         # Arrow unpacks for itself: a thread of its that reads ahead must never be left inside a stream of Python's,
         # or the program cannot end
-        with csv.open_csv(
-            pa.input_stream(str(file), compression="gzip" if file.suffix.lower() == ".gz" else None),
-            read_options=csv.ReadOptions(column_names=list(names), skip_rows=skip, block_size=BLOCK),
-            parse_options=csv.ParseOptions(
-                delimiter=delimiter, quote_char='"' if quoted else False, newlines_in_values=quoted
-            ),
-            convert_options=csv.ConvertOptions(
-                column_types=dict.fromkeys(COLUMNS, STRINGS), strings_can_be_null=False, include_columns=COLUMNS
-            ),
-        ) as reader:
+        source = pa.input_stream(str(file), compression="gzip" if file.suffix.lower() == ".gz" else None)
+        with csv.open_csv(source, read, parse, convert) as reader:
             for batch in reader:
                 batches.append(batch)
                 if (len(batches) - 1) * BLOCK > most:  # each is of one block, the last of less
@@ -309,7 +301,7 @@ def _parse(file: Path, delimiter: str, names: Sequence[str], skip: int) -> pa.Ta
             return pa.Table.from_batches(batches, reader.schema)
     except pa.ArrowInvalid as error:
         if "Empty CSV file" in str(error):
-            return pa.table({c: pa.array([], STRINGS) for c in COLUMNS})
+            return _in_columns(file, ())
         raise
 
 
@@ -376,14 +368,11 @@ def _diagnose(file: Path, delimiter: str, names: Sequence[str], skip: bool, with
                 skip = skip and not row  # the first row that is one is the header
                 continue
             if len(row) != len(names):
-                count = many(len(row), "column")
-                text = delimiter.join(row)
                 kind = {"\t": "tabs", " ": "spaces"}.get(delimiter, repr(delimiter))
                 meant = "three are meant" if len(names) == 3 else f"the header has {len(names)}"
-                raise InputError(
-                    f"{place}: {count} where {meant} (head, relation, tail, separated by {kind}):"
-                    f" {text[:100]!r}{'…' if len(text) > 100 else ''}"
-                )
+                found = f"{many(len(row), 'column')} where {meant} (head, relation, tail, separated by {kind})"
+                text = delimiter.join(row)
+                raise InputError(f"{place}: {found}: {text[:100]!r}{'…' if len(text) > 100 else ''}")
             for name, cell in zip(names, row, strict=True):
                 if not cell and name in COLUMNS and not with_gaps:
                     raise InputError(f"{place}: the {name} is an empty name")
@@ -395,10 +384,8 @@ def _diagnose(file: Path, delimiter: str, names: Sequence[str], skip: bool, with
 
 def _raw_rows(file: Path, delimiter: str) -> Any:
     """The cells of each row, and by `line_num` its line; in TSV a quote is a character like any other."""
-    lines = decoded_lines(file)
-    if delimiter == "\t":
-        return plain_csv.reader(lines, delimiter=delimiter, quoting=plain_csv.QUOTE_NONE)
-    return plain_csv.reader(lines, delimiter=delimiter, strict=True)
+    quoting: Any = plain_csv.QUOTE_NONE if delimiter == "\t" else plain_csv.QUOTE_MINIMAL
+    return plain_csv.reader(decoded_lines(file), delimiter=delimiter, quoting=quoting, strict=delimiter != "\t")
 
 
 def _read_rdf(file: Path) -> Rows:

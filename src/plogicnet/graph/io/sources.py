@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from plogicnet.graph.io.dictionaries import read_dictionary, read_labels, read_openke
-from plogicnet.graph.io.readers import COLUMNS, SUFFIXES, Rows, place_of, read_rows, rows_of
+from plogicnet.graph.io.readers import COLUMNS, SUFFIXES, Rows, numbers_of, place_of, read_rows, rows_of
 from plogicnet.graph.knowledge_graph import SPLITS, KnowledgeGraph, drop_duplicates
 from plogicnet.graph.splitting import Shares, split_triples
 from plogicnet.graph.triples import HEAD, RELATION, TAIL, IntArray, as_triples
@@ -49,7 +49,7 @@ def read_graph(path: Path, order: str = "hrt", shares: Shares | None = None, see
     if files["train"] is None:
         endings = ", ".join(SUFFIXES[:3])
         raise InputError(f"{path}: no train file; expected train with one of {endings} (or .gz, Parquet, RDF) in it")
-    rows = [read_rows(file, order) if file else _no_rows() for file in files.values()]
+    rows = [read_rows(file, order) if file else rows_of(()) for file in files.values()]
     return _announced(_numbered(rows, path.resolve().name, path), rows)
 
 
@@ -101,27 +101,20 @@ def _find_split(folder: Path, split: str) -> Path | None:
     return next((place for place in places if place.is_file()), None)
 
 
-def _no_rows() -> Rows:
-    return rows_of(())
-
-
 def _numbered(splits: Sequence[Rows], name: str, folder: Path | None = None) -> KnowledgeGraph:
     """Names become numbers: in a dictionary's order where the folder has one, else in order of first appearance."""
     entities = _vocabulary("entity", splits, ("head", "tail"), folder and folder / "entities.dict")
     relations = _vocabulary("relation", splits, ("relation",), folder and folder / "relations.dict")
-    numbers = [_numbers(rows.table, entities, relations) for rows in splits]
+    numbers = [numbers_of(rows.table, (entities, relations, entities)) for rows in splits]
     numbers += [as_triples([])] * (len(SPLITS) - len(numbers))
     if not splits[0].named and _stands_alone(numbers[0]):
-        names = (entities, relations, entities)
-        first = ", ".join(shown(vocabulary[at].as_py()) for vocabulary, at in zip(names, numbers[0][0], strict=True))
-        log.warning(
-            "%s: the first line of train (%s) looks like a header, and was read as a triple: its names stand nowhere"
-            " else; if it is one, take it out, or call the columns head, relation and tail",
-            name,
-            first,
-        )
+        first = ", ".join(shown(splits[0].table[c][0].as_py()) for c in COLUMNS)
+        text = "looks like a header, and was read as a triple: its names stand nowhere else"
+        advice = "if it is one, take it out, or call the columns head, relation and tail"
+        log.warning("%s: the first line of train (%s) %s; %s", name, first, text, advice)
     labels = read_labels(folder / "labels.tsv") if folder and (folder / "labels.tsv").is_file() else {}
-    return KnowledgeGraph.from_numbers(_names(entities, "entity"), _names(relations, "relation"), numbers, name, labels)
+    known = [Vocabulary(k, tuple(v.to_pylist())) for k, v in (("entity", entities), ("relation", relations))]
+    return KnowledgeGraph.from_numbers(known[0], known[1], numbers, name, labels)
 
 
 def _stands_alone(triples: IntArray) -> bool:
@@ -130,13 +123,8 @@ def _stands_alone(triples: IntArray) -> bool:
         return False
     head, relation, tail = triples[0]
     others = triples[1:]
-    if np.any(others[:, RELATION] == relation) or np.any(others[:, [HEAD, TAIL]] == head):
-        return False
-    return not np.any(others[:, [HEAD, TAIL]] == tail) and 2 * len(np.unique(others[:, RELATION])) <= len(others)
-
-
-def _names(array: pa.Array, kind: str) -> Vocabulary:
-    return Vocabulary(kind, tuple(array.to_pylist()))
+    again = np.any(others[:, RELATION] == relation) or np.any(np.isin(others[:, [HEAD, TAIL]], (head, tail)))
+    return not again and 2 * len(np.unique(others[:, RELATION])) <= len(others)
 
 
 def _vocabulary(kind: str, splits: Sequence[Rows], columns: Iterable[str], dictionary: Path | None) -> pa.Array:
@@ -152,17 +140,6 @@ def _vocabulary(kind: str, splits: Sequence[Rows], columns: Iterable[str], dicti
     return given
 
 
-def _numbers(table: pa.Table, entities: pa.Array, relations: pa.Array) -> IntArray:
-    numbers = np.empty((table.num_rows, 3), dtype=np.int64)
-    for column, name, names in ((HEAD, "head", entities), (RELATION, "relation", relations), (TAIL, "tail", entities)):
-        start = 0
-        for chunk in table[name].chunks:
-            number_of = pc.index_in(chunk.dictionary, names).to_numpy(zero_copy_only=False)
-            numbers[start : start + len(chunk), column] = number_of[chunk.indices.to_numpy()]
-            start += len(chunk)
-    return numbers
-
-
 def _announced(graph: KnowledgeGraph, rows: Sequence[Rows]) -> KnowledgeGraph:
     """The graph itself, after warnings about what a person should know, with counts."""
     literals = sum(r.literals for r in rows)
@@ -170,12 +147,11 @@ def _announced(graph: KnowledgeGraph, rows: Sequence[Rows]) -> KnowledgeGraph:
         log.warning("%s: %s skipped (not entities)", graph.name, many(literals, "literal"))
     if graph.duplicates:
         log.warning("%s: %s dropped", graph.name, many(graph.duplicates, "duplicate triple"))
-    for split, earlier in (("valid", ("train",)), ("test", ("train", "valid"))):
-        for other in earlier:
-            shared = graph.shared(split, other)
-            if shared:
-                triples = many(shared, f"triple of {split} is", f"triples of {split} are")
-                log.warning("%s: %s in %s too", graph.name, triples, other)
+    for other, split in (("train", "valid"), ("train", "test"), ("valid", "test")):
+        shared = graph.shared(split, other)
+        if shared:
+            triples = many(shared, f"triple of {split} is", f"triples of {split} are")
+            log.warning("%s: %s in %s too", graph.name, triples, other)
     for split in ("valid", "test"):
         for count, *nouns in zip(graph.unseen(split), ("entity", "relation"), ("entities", "relations"), strict=True):
             if count:

@@ -57,22 +57,15 @@ def _always_quoted(name: str) -> str:
 def _write_tsv(graph: KnowledgeGraph, triples: IntArray, file: Path) -> None:
     # a first line of quoted cells is no header, even where the names are such words
     headed = is_header(graph.names(triples[0]))
-    _write_lines(graph, triples, file, _always_quoted if headed else quoted, lambda joined: joined)
+    _write_lines(graph, triples, file, _always_quoted if headed else quoted, "\t")
 
 
 def _write_nt(graph: KnowledgeGraph, triples: IntArray, file: Path) -> None:
-    _write_lines(
-        graph, triples, file, iri, lambda joined: pc.binary_join_element_wise(joined, pa.scalar("."), " "), " "
-    )
+    _write_lines(graph, triples, file, iri, " ", ".")
 
 
 def _write_lines(
-    graph: KnowledgeGraph,
-    triples: IntArray,
-    file: Path,
-    spell: Callable[[str], str],
-    finish: Callable[[pa.Array], pa.Array],
-    separator: str = "\t",
+    graph: KnowledgeGraph, triples: IntArray, file: Path, spell: Callable[[str], str], separator: str, *end: str
 ) -> None:
     """One line a triple; names are spelt once each, then taken by number."""
     entities = pa.array([spell(name) for name in graph.entities.names], pa.string())
@@ -80,8 +73,8 @@ def _write_lines(
     with file.open("w", encoding="utf-8", newline="\n") as out:
         for start in range(0, len(triples), AT_ONCE):
             h, r, t = triples[start : start + AT_ONCE].T
-            joined = pc.binary_join_element_wise(entities.take(h), relations.take(r), entities.take(t), separator)
-            out.write("\n".join(finish(joined).to_pylist()) + "\n")
+            names = (entities.take(h), relations.take(r), entities.take(t))
+            out.write("\n".join(pc.binary_join_element_wise(*names, *end, separator).to_pylist()) + "\n")
 
 
 def _write_csv(graph: KnowledgeGraph, triples: IntArray, file: Path) -> None:

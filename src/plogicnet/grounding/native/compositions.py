@@ -96,10 +96,10 @@ class Counts:
         return Counts(self.support + other.support, sparse.csr_array(self.hits + other.hits), self.own + other.own)
 
 
-class Desk:
-    """What one thread counts with, so that nothing as large as the graph is made anew for each piece of work.
+class Workspace:
+    """The arrays of one thread, so that nothing as large as the graph is made anew for each piece of work.
 
-    Between two pieces the counters are zero; marks are told apart by `turn`, which only grows.
+    Between two pieces the counters are zero; a mark holds for one `turn`, which only grows.
     """
 
     def __init__(self, runs: Runs, entities: int, relations: int, counters: int) -> None:
@@ -113,7 +113,9 @@ class Desk:
         self.turn = 0
 
 
-def count_compositions(runs: Runs, starts: IntArray, first: int, seconds: IntArray, desk: Desk, paths: bool) -> Counts:
+def count_compositions(
+    runs: Runs, starts: IntArray, first: int, seconds: IntArray, space: Workspace, paths: bool
+) -> Counts:
     """Counts the paths first(X, Y) & second(Y, Z) that begin with some of the first relation's runs.
 
     Counts of different runs add up, since each (head, tail) pair belongs to one of them.
@@ -121,22 +123,22 @@ def count_compositions(runs: Runs, starts: IntArray, first: int, seconds: IntArr
     Example:
         >>> facts = TripleSet.of([(0, 0, 1), (1, 1, 2), (0, 2, 2)], entities=3)
         >>> runs = Runs.of(facts)
-        >>> desk = Desk(runs, entities=3, relations=3, counters=3)
-        >>> count_compositions(runs, runs.of_relation(0), 0, np.array([1]), desk, paths=False).hits.toarray().tolist()
+        >>> space = Workspace(runs, entities=3, relations=3, counters=3)
+        >>> count_compositions(runs, runs.of_relation(0), 0, np.array([1]), space, paths=False).hits.toarray().tolist()
         [[0, 0, 1]]
     """
-    place = np.full(desk.relations, -1, dtype=np.int32)
+    place = np.full(space.relations, -1, dtype=np.int32)
     place[seconds] = np.arange(len(seconds))
-    support, cells, own, desk.turn = _count(
+    support, cells, own, space.turn = _count(
         starts, runs.tail, runs.begin, runs.head, runs.relation, runs.of_head, runs.pair_tail, runs.pair_relation,
-        runs.of_pair, place, len(seconds), desk.relations, first, paths,
-        desk.hits, desk.stamp, desk.pair_stamp, desk.at_pair, desk.chain_next, desk.chain_run, desk.turn,
+        runs.of_pair, place, len(seconds), space.relations, first, paths,
+        space.hits, space.stamp, space.pair_stamp, space.at_pair, space.chain_next, space.chain_run, space.turn,
     )  # fmt: skip
     cells = np.sort(cells)
-    row, relation = np.divmod(cells, desk.relations)
+    row, relation = np.divmod(cells, space.relations)
     begin = np.searchsorted(row, np.arange(len(seconds) + 1))
-    hits = sparse.csr_array((desk.hits[cells], relation, begin), (len(seconds), desk.relations))
-    desk.hits[cells] = 0
+    hits = sparse.csr_array((space.hits[cells], relation, begin), (len(seconds), space.relations))
+    space.hits[cells] = 0
     return Counts(support, hits, own)
 
 

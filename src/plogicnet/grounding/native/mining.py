@@ -16,7 +16,7 @@ from plogicnet.config.shapes import shapes_of
 from plogicnet.graph import HEAD, RELATION, TAIL, IntArray, KnowledgeGraph
 from plogicnet.grounding.engine import Counting, Mined, Resources
 from plogicnet.grounding.mining import Candidates, mined_of
-from plogicnet.grounding.native.compositions import Counts, Desk, Runs, count_compositions, rules_of
+from plogicnet.grounding.native.compositions import Counts, Runs, Workspace, count_compositions, rules_of
 from plogicnet.grounding.native.walks import two_step_paths
 from plogicnet.support.errors import InputError
 from plogicnet.support.memory import free_bytes, require_bytes
@@ -120,21 +120,21 @@ class Counters:
         graph, paths = self.graph, two_step_paths(self.graph.observed, len(self.graph.relations))
         runs = Runs.of(graph.observed)
         own = 24 * len(graph.entities) + 16 * len(runs.head)
-        threads, counters = _desks(self.resources.threads or os.cpu_count() or 1, len(graph.relations), own)
+        threads, counters = _workspaces(self.resources.threads or os.cpu_count() or 1, len(graph.relations), own)
         at_once = max(1, counters // len(graph.relations))
         pieces = _pieces(graph, runs, paths, at_once)
-        desks: SimpleQueue[Desk] = SimpleQueue()
+        spaces: SimpleQueue[Workspace] = SimpleQueue()
         counters = len(graph.relations) * min(at_once, len(graph.relations))
         for _ in range(threads):
-            desks.put(Desk(runs, len(graph.entities), len(graph.relations), counters))
+            spaces.put(Workspace(runs, len(graph.entities), len(graph.relations), counters))
 
         def counted(piece: Piece) -> Counts:
-            desk = desks.get()
+            space = spaces.get()
             try:
                 every = self.counting == "paths"
-                return count_compositions(runs, piece.starts, piece.first, piece.seconds, desk, every)
+                return count_compositions(runs, piece.starts, piece.first, piece.seconds, space, every)
             finally:
-                desks.put(desk)
+                spaces.put(space)
 
         total = int(paths.sum())
         with self.resources.progress("mining, two-step paths", total) as advance, ThreadPoolExecutor(threads) as pool:
@@ -186,7 +186,7 @@ def _pieces(graph: KnowledgeGraph, runs: Runs, paths: sparse.csr_array, at_once:
     return pieces
 
 
-def _desks(threads: int, relations: int, each: int) -> tuple[int, int]:
+def _workspaces(threads: int, relations: int, each: int) -> tuple[int, int]:
     """On how many threads, and with how many counters a thread, what they count with fits into half of what is free.
 
     There is one at least, with the counters of one second relation; `each` is what a thread needs besides.

@@ -102,7 +102,7 @@ def walk(
     end: int | None = None,
     at_once: int = WALKS_AT_ONCE,
 ) -> Iterator[Walks]:
-    """All walks along the moves, from and to given entities if told, in pieces of about `at_once`, by start.
+    """All walks along the moves, from `start` and to `end` if given, in pieces of about `at_once`, ordered by start.
 
     Dead ends are never entered: how many ways there are to go on from each entity is counted first. So memory is
     bounded whatever hubs there are, and asking for the walks between two entities finds those and no others.
@@ -122,7 +122,7 @@ def walk(
 
 
 def ways_on(world: World, moves: Sequence[Move], end: int | None = None) -> list[FloatArray]:
-    """For each number of moves made, in how many ways each entity can make the rest (and end where told).
+    """For each number of moves made, in how many ways each entity can make the rest (and end at `end` if given).
 
     Example:
         >>> world = World(TripleSet.of([(0, 0, 1), (0, 0, 2), (1, 0, 2)], entities=3))

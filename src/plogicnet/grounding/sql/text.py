@@ -35,17 +35,15 @@ class MiningText:
     def piece(self, number: int) -> list[str]:
         """Counts one piece."""
         steps, weight, own = self._of("p"), *(("p.paths", "0") if self.counting == "paths" else ("1", self._own))
-        return [
-            # a pair of entities with all its paths; it is lost to a hypothesis where every path has that as a premise
-            f"""CREATE TABLE pairs AS
-                SELECT {self._of("s")}, s.origin, s.goal, COUNT(*) AS paths, {", ".join(self._lost)}
-                FROM ({self._paths(number)}) s GROUP BY {self._of("s")}, s.origin, s.goal""",
-            f"INSERT INTO bodies SELECT {steps}, SUM({weight}) FROM pairs p GROUP BY {steps}",
-            f"""INSERT INTO rules SELECT {steps}, f.relation, SUM({weight}), SUM({own})
-                FROM pairs p JOIN facts f ON f.head = p.origin AND f.tail = p.goal {self._meant}
-                GROUP BY {steps}, f.relation""",
-            "DROP TABLE pairs",
-        ]  # nosec B608 # made of column names of ours
+        # a pair of entities with all its paths; it is lost to a hypothesis where every path has that as a premise
+        pairs = f"""CREATE TABLE pairs AS
+            SELECT {self._of("s")}, s.origin, s.goal, COUNT(*) AS paths, {", ".join(self._lost)}
+            FROM ({self._paths(number)}) s GROUP BY {self._of("s")}, s.origin, s.goal"""  # nosec B608
+        bodies = f"INSERT INTO bodies SELECT {steps}, SUM({weight}) FROM pairs p GROUP BY {steps}"  # nosec B608
+        rules = f"""INSERT INTO rules SELECT {steps}, f.relation, SUM({weight}), SUM({own})
+            FROM pairs p JOIN facts f ON f.head = p.origin AND f.tail = p.goal {self._hypotheses}
+            GROUP BY {steps}, f.relation"""  # nosec B608
+        return [pairs, bodies, rules, "DROP TABLE pairs"]
 
     @property
     def candidates(self) -> str:
@@ -76,7 +74,7 @@ class MiningText:
         return ", ".join(f"{table}.{step}" for step in self._steps)
 
     def _paths(self, piece: int) -> str:
-        """The paths from an origin to a goal; own0, own1, … say which of their premises lead straight there."""
+        """The paths from an origin to a goal; own0, own1, … mark premises that lead straight there."""
         ends = [("head", "tail") if forward else ("tail", "head") for forward in self.shape.steps]
         last = len(ends) - 1
         origin, goal = f"a0.{ends[0][0]}", f"a{last}.{ends[last][1]}"
@@ -113,7 +111,7 @@ class MiningText:
         return f"CASE {' '.join(cases)} ELSE 0 END"
 
     @property
-    def _meant(self) -> str:
+    def _hypotheses(self) -> str:
         """Which hypotheses f the shape has."""
         if self.shape.same is None:
             return ""

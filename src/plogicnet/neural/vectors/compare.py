@@ -1,17 +1,19 @@
 """Three ways of comparing vectors: L1 distance, sum of complex moduli, dot product; pair by pair, or all with all."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from importlib.util import find_spec
 from typing import Literal
 
 import torch
+from torch import Tensor
 
-from plogicnet.neural.vectors.compiled import l1_cross, modulus_cross
+from plogicnet.neural.vectors.compiled import L1, Modulus
 
 Kernel = Literal["l1", "modulus", "dot"]
 AT_ONCE = 1 << 26
 """So many differences of coordinates are written at once, at most, where they have to be."""
-Compare = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+Compare = Callable[[Tensor, Tensor], Tensor]
 
 
 def choose_cross(kernel: Kernel, kernels: str, device: torch.device) -> Compare:
@@ -25,47 +27,38 @@ def choose_cross(kernel: Kernel, kernels: str, device: torch.device) -> Compare:
         >>> cross(torch.tensor([[0.0, 1.0]]), torch.tensor([[1.0, 1.0], [0.0, 3.0]]))
         tensor([[1., 2.]])
     """
-    if kernels == "plain" or kernel == "dot":
+    on_cpu = device.type == "cpu"
+    if kernels == "plain" or kernel == "dot" or not (on_cpu or find_spec("triton")):
         return PLAIN[kernel]
-    if device.type == "cpu":
+    if on_cpu:
         return COMPILED[kernel]
-    if find_spec("triton") is None:
-        return PLAIN[kernel]
     from plogicnet.neural.vectors.kernels import cross
 
     return cross.l1_cross if kernel == "l1" else cross.modulus_cross
 
 
-def _l1_pair(queries: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:
-    return (queries - candidates).abs().sum(-1)
-
-
-def _l1_cross(queries: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:
-    return torch.cdist(queries, candidates, p=1.0)
-
-
-def _modulus_pair(queries: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:
+def _modulus_pair(queries: Tensor, candidates: Tensor) -> Tensor:
     real, imaginary = (queries - candidates).chunk(2, dim=-1)
     # a root has no slope at zero: there the gradient is taken as zero
     return (real * real + imaginary * imaginary).clamp_min(torch.finfo(real.dtype).tiny).sqrt().sum(-1)
 
 
-def _modulus_cross(queries: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:
+def _modulus_cross(queries: Tensor, candidates: Tensor) -> Tensor:
     rows = max(1, AT_ONCE // max(1, candidates.numel()))
     parts = [queries[..., at : at + rows, None, :] for at in range(0, max(1, queries.shape[-2]), rows)]
     return torch.cat([_modulus_pair(part, candidates[..., None, :, :]) for part in parts], dim=-2)
 
 
-def _dot_pair(queries: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:
-    return (queries * candidates).sum(-1)
-
-
-def _dot_cross(queries: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:
+def _dot_cross(queries: Tensor, candidates: Tensor) -> Tensor:
     if candidates.requires_grad:  # this way round their gradient comes out as it is stored
         return (candidates @ queries.transpose(-1, -2)).transpose(-1, -2)
     return queries @ candidates.transpose(-1, -2)  # and this way equal candidates have equal scores, to the bit
 
 
-PAIRS: Mapping[Kernel, Compare] = {"l1": _l1_pair, "modulus": _modulus_pair, "dot": _dot_pair}
-PLAIN: Mapping[Kernel, Compare] = {"l1": _l1_cross, "modulus": _modulus_cross, "dot": _dot_cross}
-COMPILED: Mapping[Kernel, Compare] = {"l1": l1_cross, "modulus": modulus_cross}
+PAIRS: Mapping[Kernel, Compare] = {
+    "l1": lambda queries, candidates: (queries - candidates).abs().sum(-1),
+    "modulus": _modulus_pair,
+    "dot": lambda queries, candidates: (queries * candidates).sum(-1),
+}
+PLAIN: Mapping[Kernel, Compare] = {"l1": partial(torch.cdist, p=1.0), "modulus": _modulus_cross, "dot": _dot_cross}
+COMPILED: Mapping[Kernel, Compare] = {"l1": L1.apply, "modulus": Modulus.apply}

@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 
 import torch
+from torch import Tensor
 
 from plogicnet.graph import Side
 from plogicnet.neural.vectors.compare import PAIRS, Kernel, choose_cross
@@ -36,7 +37,7 @@ class Geometry(ABC):
         self.dim, self.gamma = settings.dim, settings.gamma
         self.bound = (settings.gamma + 2.0) / settings.dim
         self.reciprocal = self.reciprocal or settings.recipe == "one_vs_all"
-        self.extra: dict[str, torch.Tensor] = {}
+        self.extra: dict[str, Tensor] = {}
         self._cross = choose_cross(self.kernel, settings.kernels, device or torch.device("cpu"))
 
     @property
@@ -45,34 +46,34 @@ class Geometry(ABC):
         return self.dim, self.dim
 
     @abstractmethod
-    def query(self, known: torch.Tensor, relation: torch.Tensor, side: Side) -> torch.Tensor:
+    def query(self, known: Tensor, relation: Tensor, side: Side) -> Tensor:
         """The vectors that the asked entities' are compared with: as wide as an entity's."""
 
-    def pair(self, queries: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:
+    def pair(self, queries: Tensor, candidates: Tensor) -> Tensor:
         """Scores of queries with one candidate each: (..., w) and (..., w) give (...)."""
         return self._scored(PAIRS[self.kernel](queries, candidates))
 
-    def cross(self, queries: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:
+    def cross(self, queries: Tensor, candidates: Tensor) -> Tensor:
         """Scores of every query with every candidate: (..., n, w) and (..., m, w) give (..., n, m)."""
         return self._scored(self._cross(queries, candidates))
 
-    def _scored(self, compared: torch.Tensor) -> torch.Tensor:
+    def _scored(self, compared: Tensor) -> Tensor:
         return compared if self.kernel == "dot" else self.gamma - compared
 
-    def cubes(self, vectors: torch.Tensor) -> torch.Tensor:
+    def cubes(self, vectors: Tensor) -> Tensor:
         """Σ |x|³ over each vector's coordinates (complex ones by their moduli): what the N3 penalty adds up."""
         return vectors.abs().pow(3).sum(-1)
 
-    def initial(self, shape: tuple[int, int], generator: torch.Generator) -> torch.Tensor:
+    def initial(self, shape: tuple[int, int], generator: torch.Generator) -> Tensor:
         """A table of vectors to begin with: uniform within ±(γ + 2)/dim, as the recipe has it."""
         return (torch.rand(shape, generator=generator) * 2 - 1) * self.bound
 
-    def initial_extra(self, generator: torch.Generator) -> dict[str, torch.Tensor]:  # noqa: ARG002
+    def initial_extra(self, generator: torch.Generator) -> dict[str, Tensor]:  # noqa: ARG002
         """The extra parameters to begin with."""
         return {}
 
 
-def halves(vectors: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def halves(vectors: Tensor) -> tuple[Tensor, Tensor]:
     """The real and the imaginary parts of complex vectors, which lie one after the other.
 
     Example:
@@ -83,7 +84,7 @@ def halves(vectors: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return real, imaginary
 
 
-def product(a: torch.Tensor, b: torch.Tensor, conjugate: bool = False) -> torch.Tensor:
+def product(a: Tensor, b: Tensor, conjugate: bool = False) -> Tensor:
     """The products a·b (or a·conj(b)) of complex vectors, coordinate by coordinate.
 
     Example:

@@ -1,16 +1,13 @@
 """The losses of the two recipes, for positives and for explicit negatives."""
 
 import torch
+from torch import Tensor
 from torch.nn.functional import cross_entropy, logsigmoid, softplus
 
 
 def self_adversarial_loss(
-    positive: torch.Tensor,
-    negative: torch.Tensor,
-    usable: torch.Tensor,
-    weight: torch.Tensor,
-    temperature: float,
-) -> torch.Tensor:
+    positive: Tensor, negative: Tensor, usable: Tensor, weight: Tensor, temperature: float
+) -> Tensor:
     """Mean of the positives' -log σ(s) and the negatives' -log σ(-s), each positive weighted, weights summing to one.
 
     A positive's negatives share weight one by softmax(temperature · score), which takes no gradient. Those that are not
@@ -27,7 +24,7 @@ def self_adversarial_loss(
     return weighted_mean(per_positive, weight)
 
 
-def one_vs_all_loss(scores: torch.Tensor, answer: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+def one_vs_all_loss(scores: Tensor, answer: Tensor, weight: Tensor) -> Tensor:
     """Mean of -log softmax(scores) at the answers, each row weighted, weights summing to one.
 
     Example:
@@ -37,7 +34,7 @@ def one_vs_all_loss(scores: torch.Tensor, answer: torch.Tensor, weight: torch.Te
     return weighted_mean(cross_entropy(scores, answer, reduction="none"), weight)
 
 
-def rejected_loss(scores: torch.Tensor) -> torch.Tensor:
+def rejected_loss(scores: Tensor) -> Tensor:
     """Half the mean of -log σ(-s) over explicit negatives: together they count as much as all the sampled ones.
 
     Example:
@@ -47,7 +44,7 @@ def rejected_loss(scores: torch.Tensor) -> torch.Tensor:
     return -logsigmoid(-scores).mean() / 2
 
 
-def one_vs_all_rejected_loss(scores: torch.Tensor, answer: torch.Tensor) -> torch.Tensor:
+def one_vs_all_rejected_loss(scores: Tensor, answer: Tensor) -> Tensor:
     """Mean of -log(1 - p) over explicit negatives, p the share that softmax gives to what should not be the answer.
 
     It is the counterpart of cross-entropy: nothing where p is small, much where the model is sure of what was rejected.
@@ -63,7 +60,7 @@ def one_vs_all_rejected_loss(scores: torch.Tensor, answer: torch.Tensor) -> torc
     return softplus(scores.gather(-1, at)[:, 0] - others).mean()
 
 
-def weighted_mean(values: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+def weighted_mean(values: Tensor, weight: Tensor) -> Tensor:
     """The mean with weights. They may all vanish in float32: then there is nothing to learn, not 0/0.
 
     Example:

@@ -10,6 +10,7 @@ from typing import Protocol
 import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
+from torch import Tensor
 from torch.nn.functional import embedding
 
 from plogicnet.config import Config
@@ -18,13 +19,7 @@ from plogicnet.neural.crossfit import cross_fitted_scores
 from plogicnet.neural.device import matmul_precision, pick_device, threads_for
 from plogicnet.neural.optimization import Descent, Stepper, train
 from plogicnet.neural.protocol import Checkpoint, Examples, Guide, Reasons, Table, Validate
-from plogicnet.neural.vectors.loss import (
-    one_vs_all_loss,
-    one_vs_all_rejected_loss,
-    rejected_loss,
-    self_adversarial_loss,
-    weighted_mean,
-)
+from plogicnet.neural.vectors import loss as losses
 from plogicnet.neural.vectors.models import make_geometry
 from plogicnet.neural.vectors.neighbours import neighbours
 from plogicnet.neural.vectors.sampling import Passes, Queries, Sampler, explicit_negatives, generator_for
@@ -40,7 +35,7 @@ DROPOUT = 6
 """The stream of random numbers that dropout draws from."""
 NO_SCORE = float("nan")
 """The score of a triple with an entity that has no vector: it says neither yes nor no."""
-Loss = Callable[[int], torch.Tensor]
+Loss = Callable[[int], Tensor]
 
 
 class VectorGuide(Guide, Protocol):
@@ -48,11 +43,9 @@ class VectorGuide(Guide, Protocol):
 
     def term(self, model: "VectorModel", seed: int) -> Loss:
         """The term of each step of a training."""
-        ...
 
     def bound(self, model: "VectorModel") -> None:
         """Puts the parameters back within their bounds, in place: before the first step and after each."""
-        ...
 
 
 class VectorModel:
@@ -119,7 +112,7 @@ class VectorModel:
         return np.arange(self.entities) >= len(self.entity)
 
     @property
-    def parameters(self) -> dict[str, torch.Tensor]:
+    def parameters(self) -> dict[str, Tensor]:
         """Everything that is learned, by name."""
         return {"entity": self.entity, "relation": self.relation, **self.geometry.extra}
 
@@ -146,20 +139,16 @@ class VectorModel:
             self._initialise(seed)
         self._put_in_bounds()
         self.rescale(1.0, 0.0)
-        compared = len(self.entity) if self.settings.recipe == "one_vs_all" else self.settings.negatives
-        with threads_for(self.settings.batch * compared * self.settings.dim), matmul_precision(self.settings.matmul):
+        s = self.settings
+        compared = s.negatives if self.is_logit else len(self.entity)
+        with threads_for(s.batch * compared * s.dim), matmul_precision(s.matmul):
             fingerprint = self._fingerprint(examples, seed, warm, validate is not None) if checkpoint else ""
-            stepper = self._stepper(examples, seed)
-            train(self.parameters, stepper, self.settings, fingerprint, progress, validate, checkpoint)
+            train(self.parameters, self._stepper(examples, seed), s, fingerprint, progress, validate, checkpoint)
 
     def _stepper(self, examples: Examples, seed: int) -> Stepper:
         """The GPU's fused steps where they are wanted and can be had, else steps down the plain loss."""
-        if (
-            self.guide is None
-            and self.device.type == "cuda"
-            and self.settings.kernels != "plain"
-            and find_spec("triton")
-        ):
+        wanted = self.guide is None and self.settings.kernels != "plain"
+        if wanted and self.device.type == "cuda" and find_spec("triton"):
             from plogicnet.neural.vectors.kernels.step import FusedSteps, unsupported
 
             missing = unsupported(examples, self.settings)
@@ -167,18 +156,17 @@ class VectorModel:
                 return FusedSteps(self.entity, self.relation, examples, self.settings, seed)
             if self.settings.kernels == "fused":
                 raise InputError(f"neural.kernels: {missing}; set neural.kernels=auto")
-        loss, half = self._loss(examples, seed), self._half
-        return Descent(self.parameters, loss, self._optimizer, half, self._put_in_bounds)
+        return Descent(self.parameters, self._loss(examples, seed), self._optimizer, self._half, self._put_in_bounds)
 
     @property
     def _half(self) -> int:
         """The sampled recipe begins anew half-way, at a tenth of the rate; a softmax is trained at one rate."""
-        return self.settings.steps // 2 if self.settings.recipe == "sampled" else -1
+        return self.settings.steps // 2 if self.is_logit else -1
 
-    def _optimizer(self, parameters: list[torch.Tensor], step: int) -> torch.optim.Optimizer:
+    def _optimizer(self, parameters: list[Tensor], step: int) -> torch.optim.Optimizer:
         s = self.settings
         rate = s.learning_rate / (10 if 0 < self._half <= step else 1)
-        if s.optimizer == "adam" or (s.optimizer == "auto" and s.recipe == "sampled"):
+        if s.optimizer == "adam" or (s.optimizer == "auto" and self.is_logit):
             return torch.optim.Adam(parameters, lr=rate, fused=True)
         # one pass over the tables instead of several; PyTorch has Adagrad's for a CPU alone
         return torch.optim.Adagrad(parameters, lr=rate, fused=self.device.type == "cpu" or None)
@@ -189,26 +177,24 @@ class VectorModel:
 
     def _loss(self, examples: Examples, seed: int) -> Loss:
         """The loss of each step by the recipe, explicit negatives included."""
-        positive = (self._one_vs_all if self.settings.recipe == "one_vs_all" else self._sampled)(examples, seed)
-        passes = explicit_negatives(examples, self.settings.batch, seed, self.device)
-        terms: list[Loss] = []
-        if passes is not None:
+        terms: list[Loss] = [(self._sampled if self.is_logit else self._one_vs_all)(examples, seed)]
+        if (passes := explicit_negatives(examples, self.settings.batch, seed, self.device)) is not None:
             terms.append(lambda step: self._rejected(passes.queries(step)))
         if self.guide:
             terms.append(self.guide.term(self, seed))
-        return lambda step: sum((term(step) for term in terms), positive(step))
+        return lambda step: sum((term(step) for term in terms[1:]), terms[0](step))
 
     def _sampled(self, examples: Examples, seed: int) -> Loss:
         """The paper's recipe: self-adversarial sampled negatives, and the L3 penalty on the whole tables."""
         s = self.settings
         sampler = Sampler(examples, len(self.entity), s.batch, s.negatives, s.share_negatives, seed, self.device)
 
-        def loss(step: int) -> torch.Tensor:
+        def loss(step: int) -> Tensor:
             b = sampler.batch(step)
             query = self._query(b, dropout=(seed, step))
             positive = self.geometry.pair(query, embedding(b.answer, self.entity))
             negative = self.geometry.cross(query, embedding(b.negative, self.entity))
-            value = self_adversarial_loss(positive, negative, b.usable, b.weight, s.adversarial_temperature)
+            value = losses.self_adversarial_loss(positive, negative, b.usable, b.weight, s.adversarial_temperature)
             if s.regularization:
                 value = value + s.regularization * (self.entity.norm(p=3) ** 3 + self.relation.norm(p=3) ** 3)
             return value
@@ -220,43 +206,43 @@ class VectorModel:
         s = self.settings
         passes = Passes(examples.positives, examples.weights, s.batch, seed, self.device)
 
-        def loss(step: int) -> torch.Tensor:
+        def loss(step: int) -> Tensor:
             b = passes.queries(step)
             query = self._query(b, dropout=(seed, step))
-            value = one_vs_all_loss(self.geometry.cross(query, self.entity), b.answer, b.weight)
+            value = losses.one_vs_all_loss(self.geometry.cross(query, self.entity), b.answer, b.weight)
             if s.regularization:
                 used = [embedding(b.known, self.entity), self._relation(b), embedding(b.answer, self.entity)]
                 cubes = sum((self.geometry.cubes(v) for v in used), torch.zeros_like(b.weight))
-                value = value + s.regularization * weighted_mean(cubes, b.weight)
+                value = value + s.regularization * losses.weighted_mean(cubes, b.weight)
             return value
 
         return loss
 
-    def _rejected(self, b: Queries) -> torch.Tensor:
+    def _rejected(self, b: Queries) -> Tensor:
         """The explicit negatives' part of the loss."""
-        if self.settings.recipe == "one_vs_all":
-            return one_vs_all_rejected_loss(self.geometry.cross(self._query(b), self.entity), b.answer)
-        return rejected_loss(self.answers(b))
+        if not self.is_logit:
+            return losses.one_vs_all_rejected_loss(self.geometry.cross(self._query(b), self.entity), b.answer)
+        return losses.rejected_loss(self.answers(b))
 
-    def answers(self, b: Queries) -> torch.Tensor:
+    def answers(self, b: Queries) -> Tensor:
         """The scores of the queries' answers, as they are trained: in their own way of asking, without a scale."""
         return self.geometry.pair(self._query(b), embedding(b.answer, self.entity))
 
-    def _query(self, b: Queries, dropout: tuple[int, int] | None = None) -> torch.Tensor:
+    def _query(self, b: Queries, dropout: tuple[int, int] | None = None) -> Tensor:
         # `neural model` gathers rows as indexing does, but adds up gradients in the same order on any number of threads
         inputs = [embedding(b.known, self.entity), self._relation(b)]
         rate = self.settings.dropout
         if dropout and rate:
             generator = generator_for(dropout[0], DROPOUT, dropout[1], self.device)
-            keep = (torch.rand(v.shape, generator=generator, device=self.device) >= rate for v in inputs)
-            inputs = [v * k / (1 - rate) for v, k in zip(inputs, keep, strict=True)]
+            drawn = [torch.rand(v.shape, generator=generator, device=self.device) for v in inputs]
+            inputs = [v * (d >= rate) / (1 - rate) for v, d in zip(inputs, drawn, strict=True)]
         return self.geometry.query(inputs[0], inputs[1], "tail" if self.geometry.reciprocal else b.side)
 
-    def _relation(self, b: Queries) -> torch.Tensor:
+    def _relation(self, b: Queries) -> Tensor:
         """The relations' vectors; the reciprocal ones stand in the second half of the table."""
         return embedding(b.relation + self.relations * (self.geometry.reciprocal and b.side == "head"), self.relation)
 
-    def score(self, triples: IntArray, hide_self: bool = False) -> torch.Tensor:
+    def score(self, triples: IntArray, hide_self: bool = False) -> Tensor:
         """The scores of given triples; with `hide_self`, those of training triples by cross-fitted copies."""
         scores = self._scores(triples)
         if not hide_self:
@@ -270,7 +256,7 @@ class VectorModel:
 
     @torch.no_grad()
     @matmul_precision("float32")
-    def _scores(self, triples: IntArray) -> torch.Tensor:
+    def _scores(self, triples: IntArray) -> Tensor:
         inside = np.asarray(~self.unscorable[triples[:, [HEAD, TAIL]]].any(axis=1))
         if not inside.all():
             wide = torch.full((len(triples),), NO_SCORE, device=self.device)
@@ -284,42 +270,41 @@ class VectorModel:
             scores[start : start + step] = torch.stack([self._pairs(part, side) for side in sides]).mean(0)
         return self._scaled(scores)
 
-    def _pairs(self, triples: IntArray, side: Side) -> torch.Tensor:
+    def _pairs(self, triples: IntArray, side: Side) -> Tensor:
         known, asked = (HEAD, TAIL) if side == "tail" else (TAIL, HEAD)
         entities, relations = triples[:, known], triples[:, RELATION]
         if self.geometry.extra:  # a network: its queries cost far more than comparisons, so each is made once
             pairs, place = np.unique(entities * self.relations + relations, return_inverse=True)
-            query = self._query(self._queries(*np.divmod(pairs, self.relations), side))[self._on_device(place)]
+            query = self._ask(*np.divmod(pairs, self.relations), side)[self._on_device(place)]
         else:
-            query = self._query(self._queries(entities, relations, side))
+            query = self._ask(entities, relations, side)
         return self.geometry.pair(query, self.entity[self._on_device(triples[:, asked])])
 
     @torch.no_grad()
     @matmul_precision("float32")
-    def score_all(self, known: IntArray, relations: IntArray, side: Side) -> torch.Tensor:
+    def score_all(self, known: IntArray, relations: IntArray, side: Side) -> Tensor:
         """The scores of all entities for each query."""
-        query = self._query(self._queries(self._with_vector(known), relations, side))
+        query = self._ask(self._with_vector(known), relations, side)
         return self._padded(self._scaled(self.geometry.cross(query, self.entity)), known, None)
 
     @torch.no_grad()
     @matmul_precision("float32")
     def score_answers(
         self, known: IntArray, relations: IntArray, side: Side, candidates: IntArray | None = None
-    ) -> torch.Tensor:
+    ) -> Tensor:
         """The scores of the triples that all entities, or some, make of each query."""
-        asked = None if candidates is None else candidates[~self.unscorable[candidates]]
-        among = self.entity if asked is None else self.entity[self._on_device(asked)]
+        asked = np.arange(len(self.entity)) if candidates is None else candidates[~self.unscorable[candidates]]
+        among = self.entity if candidates is None else self.entity[self._on_device(asked)]
         own = self._with_vector(known)
-        scores = self.geometry.cross(self._query(self._queries(own, relations, side)), among)
+        scores = self.geometry.cross(self._ask(own, relations, side), among)
         if self.geometry.reciprocal:  # the mean of both ways of asking: each candidate is asked for the known ones too
-            every = np.arange(len(self.entity)) if asked is None else asked
             other: Side = "head" if side == "tail" else "tail"
             for relation in np.unique(relations):
                 rows = np.flatnonzero(relations == relation)
                 answers = self.entity[self._on_device(own[rows])]
-                for at in range(0, len(every), ASK_AT_ONCE):
-                    part = every[at : at + ASK_AT_ONCE]
-                    query = self._query(self._queries(part, np.full(len(part), relation), other))
+                for at in range(0, len(asked), ASK_AT_ONCE):
+                    part = asked[at : at + ASK_AT_ONCE]
+                    query = self._ask(part, np.full(len(part), relation), other)
                     scores[self._on_device(rows), at : at + len(part)] += self.geometry.cross(query, answers).T
             scores = scores / 2
         return self._padded(self._scaled(scores), known, candidates)
@@ -328,25 +313,25 @@ class VectorModel:
         """Known entities, with another in place of one that has no vector: its scores are not kept."""
         return known if self.entities == len(self.entity) else np.where(self.unscorable[known], 0, known)
 
-    def _padded(self, scores: torch.Tensor, known: IntArray, candidates: IntArray | None) -> torch.Tensor:
+    def _padded(self, scores: Tensor, known: IntArray, candidates: IntArray | None) -> Tensor:
         """The scores of those that have a vector, among all candidates: NaN for the others."""
         if self.entities == len(self.entity):
             return scores
-        lacking = self.unscorable
-        asked = lacking if candidates is None else lacking[candidates]
+        asked = self.unscorable if candidates is None else self.unscorable[candidates]
         wide = scores.new_full((len(known), len(asked)), NO_SCORE)
         wide[:, self._on_device(~asked)] = scores
-        wide[self._on_device(lacking[known])] = NO_SCORE
+        wide[self._on_device(self.unscorable[known])] = NO_SCORE
         return wide
 
-    def _on_device(self, numbers: IntArray | BoolArray) -> torch.Tensor:
+    def _on_device(self, numbers: IntArray | BoolArray) -> Tensor:
         return torch.from_numpy(numbers.copy()).to(self.device)
 
-    def _queries(self, known: IntArray, relations: IntArray, side: Side) -> Queries:
+    def _ask(self, known: IntArray, relations: IntArray, side: Side) -> Tensor:
+        """The query vectors of known entities and relations."""
         entity, relation = self._on_device(known), self._on_device(relations)
-        return Queries(side, entity, relation, entity, entity)
+        return self._query(Queries(side, entity, relation, entity, entity))
 
-    def _scaled(self, scores: torch.Tensor) -> torch.Tensor:
+    def _scaled(self, scores: Tensor) -> Tensor:
         return scores if (self.slope, self.offset) == (1.0, 0.0) else self.slope * scores + self.offset
 
     def rescale(self, slope: float, offset: float) -> None:
@@ -378,8 +363,8 @@ class VectorModel:
         """Reads what `save` wrote; it must have this model's shapes."""
         tensors = load_file(path)
         for name, own in self.parameters.items():
-            if name not in tensors or tensors[name].shape != own.shape:
-                found = tuple(tensors[name].shape) if name in tensors else "none"
+            found = tuple(tensors[name].shape) if name in tensors else "none"
+            if found != tuple(own.shape):
                 raise InputError(f"{path}: {name} vectors of shape {tuple(own.shape)} expected, found {found}")
         for name, own in self.parameters.items():
             own.copy_(tensors[name])

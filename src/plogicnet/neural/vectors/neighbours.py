@@ -18,7 +18,7 @@ def neighbours(vectors: torch.Tensor, graph: KnowledgeGraph, triple: IntArray) -
         own = int(triple[column])
         if own >= len(vectors):
             continue
-        _, entities, _ = graph.observed_answers(side).lookup(triple[[other]], triple[[RELATION]])
+        _, entities, _ = graph.observed_answers[side].lookup(triple[[other]], triple[[RELATION]])
         entities = entities[(entities != own) & (entities < len(vectors))]
         rows = vectors[torch.from_numpy(entities).to(vectors.device)]
         similarity = torch.cosine_similarity(rows, vectors[own][None, :]).cpu().numpy()

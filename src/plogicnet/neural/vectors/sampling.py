@@ -9,6 +9,7 @@ from functools import cached_property
 
 import numpy as np
 import torch
+from torch import Tensor
 from torch.nn.functional import pad
 
 from plogicnet.graph import HEAD, RELATION, TAIL, FloatArray, IntArray, Side
@@ -27,10 +28,10 @@ class Queries:
     """
 
     side: Side
-    known: torch.Tensor
-    relation: torch.Tensor
-    answer: torch.Tensor
-    weight: torch.Tensor
+    known: Tensor
+    relation: Tensor
+    answer: Tensor
+    weight: Tensor
 
 
 @dataclass(frozen=True)
@@ -43,8 +44,8 @@ class Batch(Queries):
         usable: (chunks, share, negatives), false where a corruption is itself a positive.
     """
 
-    negative: torch.Tensor
-    usable: torch.Tensor
+    negative: Tensor
+    usable: Tensor
 
 
 class Passes:
@@ -62,7 +63,7 @@ class Passes:
         self.size, self.seed, self.device, self.stream = min(size, len(triples)), seed, device, stream
         self.triples = torch.from_numpy(triples.copy()).to(device)
         self.weights = torch.from_numpy(weights.astype(np.float32)).to(device)
-        self._shuffled: dict[Side, tuple[int, torch.Tensor]] = {}
+        self._shuffled: dict[Side, tuple[int, Tensor]] = {}
 
     def queries(self, step: int, chunks: int = 0) -> Queries:
         """The step's piece; cut in chunks where asked for, the last one filled up with rows of no weight."""
@@ -74,7 +75,7 @@ class Passes:
         known, answer = (h, t) if side == "tail" else (t, h)
         return Queries(side, known, r, answer, weight)
 
-    def _rows(self, step: int) -> torch.Tensor:
+    def _rows(self, step: int) -> Tensor:
         """The rows of a step: the next piece of an endless row of shuffled passes over the triples, for its side."""
         side, n, pieces, wanted = TURNS[step % 2], len(self.triples), [], self.size
         at = step // 2 * self.size
@@ -85,7 +86,7 @@ class Passes:
             at, wanted = at + len(piece), wanted - len(piece)
         return torch.cat(pieces)
 
-    def _pass(self, side: Side, number: int) -> torch.Tensor:
+    def _pass(self, side: Side, number: int) -> Tensor:
         if self._shuffled.get(side, (-1,))[0] != number:
             generator = generator_for(self.seed, self.stream + TURNS.index(side), number)
             order = torch.randperm(len(self.triples), generator=generator).to(self.device)
@@ -131,14 +132,7 @@ class Sampler:
     """
 
     def __init__(
-        self,
-        examples: Examples,
-        entities: int,
-        batch: int,
-        negatives: int,
-        share: int,
-        seed: int,
-        device: torch.device,
+        self, examples: Examples, entities: int, batch: int, negatives: int, share: int, seed: int, device: torch.device
     ) -> None:
         self.entities, self.negatives, self.seed, self.device = entities, negatives, seed, device
         weights = examples.weights * subsampling_weights(examples.positives)
@@ -146,7 +140,7 @@ class Sampler:
         self.chunks = -(-self.positives.size // min(share, self.positives.size))
 
     @cached_property
-    def _positive_keys(self) -> dict[Side, torch.Tensor]:
+    def _positive_keys(self) -> dict[Side, Tensor]:
         """For each side the sorted keys of the positives, for exact filtering."""
         h, r, t = self.positives.triples.unbind(1)
         return {side: torch.sort(self._keys(*((h, r, t) if side == "tail" else (t, r, h))))[0] for side in TURNS}
@@ -158,10 +152,10 @@ class Sampler:
         negative = torch.randint(self.entities, (self.chunks, self.negatives), generator=generator).to(self.device)
         return Batch(q.side, q.known, q.relation, q.answer, q.weight, negative, self._usable(q, negative))
 
-    def _keys(self, known: torch.Tensor, relation: torch.Tensor, answer: torch.Tensor) -> torch.Tensor:
+    def _keys(self, known: Tensor, relation: Tensor, answer: Tensor) -> Tensor:
         return (relation * self.entities + known) * self.entities + answer
 
-    def _usable(self, q: Queries, negative: torch.Tensor) -> torch.Tensor:
+    def _usable(self, q: Queries, negative: Tensor) -> Tensor:
         keys = self._positive_keys[q.side]
         wanted = self._keys(q.known[:, :, None], q.relation[:, :, None], negative[:, None, :])
         at = torch.searchsorted(keys, wanted).clamp_(max=len(keys) - 1)

@@ -1,13 +1,10 @@
 """The settings of vectors: the block `neural.vectors`, and all that a vector model needs in one object."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Literal
 
 from plogicnet.config import Neural, setting
-from plogicnet.neural.settings import TrainingSettings, shared_settings
-
-DEFAULTS = {"steps": 20_000, "batch": 1_024, "learning_rate": 0.001}
-"""What `auto` stands for."""
+from plogicnet.neural.settings import TrainingSettings
 
 
 @dataclass(frozen=True)
@@ -42,17 +39,7 @@ class VectorSettings(VectorBlock, TrainingSettings):
         (5, 1024)
     """
 
-    model: str = "TransE"
-    steps: int = DEFAULTS["steps"]  # type: ignore[assignment]
-    batch: int = DEFAULTS["batch"]  # type: ignore[assignment]
-    optimizer: str = "auto"
-    learning_rate: float = DEFAULTS["learning_rate"]
-    validate_every: int = 0
-    patience: int = 10
-    kernels: str = "auto"
-
     @classmethod
     def of(cls, neural: Neural) -> "VectorSettings":
         """The settings of a run, `auto` resolved."""
-        block: VectorBlock = neural.blocks.get("vectors", VectorBlock())
-        return cls(**asdict(block), **shared_settings(neural, DEFAULTS))
+        return cls.resolved(neural, neural.blocks.get("vectors", VectorBlock()))

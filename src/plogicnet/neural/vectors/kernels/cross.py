@@ -15,11 +15,12 @@ Each thread holds a tile of results in registers, so that a loaded number is use
 Tiles are three-dimensional, (groups, rows, 32 lanes), because Triton then gives rows to warps and groups to registers.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import triton
 import triton.language as tl
+from torch import Tensor
 
 LANES = 32
 ROWS = 64
@@ -199,6 +200,18 @@ def splits_of(tiles: int, length: int, shortest: int) -> int:
     return max(1, min(FILL // max(tiles, 1), length // shortest))
 
 
+class Tiling(NamedTuple):
+    """How a kernel's work is cut: rows and groups of a tile, splits of its loop (0: chosen), registers of a thread."""
+
+    tile: int = 0
+    groups: int = 0
+    splits: int = 0
+    registers: int | None = 128
+
+
+AUTO = Tiling()
+
+
 class Forward:
     """The shapes and buffers of one forward call: the parts of the distances lie in `out`, to be summed over splits.
 
@@ -216,20 +229,16 @@ class Forward:
         dim: int,
         modulus: bool,
         device: torch.device,
-        tile: int = 0,
-        groups: int = 0,
-        splits: int = 0,
-        registers: int | None = 128,
+        tiling: Tiling = AUTO,
     ) -> None:
-        self.registers = registers
         self.batches, self.rows, self.columns, self.dim, self.modulus = batches, rows, columns, dim, modulus
         # a thread has 2 · groups columns; twice as many numbers a column for moduli, in the same registers
-        groups = groups or (2 if modulus else 4)
-        self.tile, self.groups = tile or tile_rows(rows), groups
+        self.registers, self.groups = tiling.registers, tiling.groups or (2 if modulus else 4)
+        self.tile, wide = tiling.tile or tile_rows(rows), 2 * self.groups * LANES
         self.parts = 2 if modulus else 1
-        self.pad_rows, self.pad_columns = up(rows, max(self.tile, 16)), up(columns, 2 * groups * LANES)
-        tiles = batches * -(-rows // self.tile) * -(-columns // (2 * groups * LANES))
-        splits = splits or splits_of(tiles, dim, 32)
+        self.pad_rows, self.pad_columns = up(rows, max(self.tile, 16)), up(columns, wide)
+        self.tiles = (-(-rows // self.tile), -(-columns // wide))
+        splits = tiling.splits or splits_of(batches * self.tiles[0] * self.tiles[1], dim, 32)
         self.per_split = up(-(-dim // splits), UNROLL)
         self.splits = -(-dim // self.per_split)
         self.pad_dim = self.splits * self.per_split
@@ -237,27 +246,18 @@ class Forward:
         self.candidates = torch.empty(batches, self.parts, self.pad_dim, self.pad_columns, device=device)
         self.out = torch.empty(self.splits, batches, rows, columns, device=device)
 
-    def lay_out(
-        self,
-        source: torch.Tensor,
-        ids: torch.Tensor | None,
-        out: torch.Tensor,
-        rows: int,
-        copy: torch.Tensor | None = None,
-    ) -> None:
+    def lay_out(self, source: Tensor, ids: Tensor | None, out: Tensor, rows: int, copy: Tensor | None = None) -> None:
         """Transposes rows (of a table, where there are ids) into a buffer of this call, and copies them as they are."""
-        pad_rows, block_k = out.shape[-1], 32
-        grid = (-(-pad_rows // 64), -(-self.pad_dim // block_k), self.batches * self.parts)
-        lay_out_kernel[grid](
+        pad_rows = out.shape[-1]
+        lay_out_kernel[(-(-pad_rows // 64), -(-self.pad_dim // 32), self.batches * self.parts)](
             source, source if ids is None else ids, out, out if copy is None else copy, rows, pad_rows, self.dim,
             self.pad_dim, source.stride(0), PARTS=self.parts, IDS=ids is not None, COPY=copy is not None, BLOCK_R=64,
-            BLOCK_K=block_k, num_warps=4,
+            BLOCK_K=32, num_warps=4,
         )  # fmt: skip
 
     def distances(self) -> None:
         """Fills `out` from the transposed operands."""
-        grid = (-(-self.rows // self.tile), -(-self.columns // (2 * self.groups * LANES)), self.splits * self.batches)
-        distance_kernel[grid](
+        distance_kernel[(*self.tiles, self.splits * self.batches)](
             self.queries, self.candidates, self.out, self.batches, self.rows, self.columns, self.pad_rows,
             self.pad_columns, self.pad_dim, self.per_split, MODULUS=self.modulus, ROWS=self.tile, GROUPS=self.groups,
             UNROLL=UNROLL, num_warps=self.tile // 8, maxnreg=self.registers,
@@ -272,44 +272,24 @@ class Backward:
         1
     """
 
-    def __init__(
-        self,
-        batches: int,
-        rows: int,
-        others: int,
-        dim: int,
-        modulus: bool,
-        tile: int = 0,
-        groups: int = 0,
-        splits: int = 0,
-        registers: int | None = 128,
-    ) -> None:
-        self.registers = registers
+    def __init__(self, batches: int, rows: int, others: int, dim: int, modulus: bool, tiling: Tiling = AUTO) -> None:
         self.batches, self.rows, self.others, self.dim, self.modulus = batches, rows, others, dim, modulus
-        self.tile, self.groups = tile or tile_rows(rows), groups or (2 if modulus else 4)
+        self.registers, self.groups = tiling.registers, tiling.groups or (2 if modulus else 4)
+        self.tile = tiling.tile or tile_rows(rows)
         self.tiles = (-(-rows // self.tile), -(-dim // (self.groups * LANES)))
-        splits = splits or splits_of(batches * self.tiles[0] * self.tiles[1], others, 32)
+        splits = tiling.splits or splits_of(batches * self.tiles[0] * self.tiles[1], others, 32)
         self.per_split = up(-(-others // splits), UNROLL)
         self.splits = -(-others // self.per_split)
 
     def __call__(
-        self,
-        own: torch.Tensor,
-        other: torch.Tensor,
-        slope: torch.Tensor,
-        steps: tuple[int, int],
-        out: torch.Tensor,
-        own_ids: torch.Tensor | None = None,
-        other_ids: torch.Tensor | None = None,
-        add: bool = False,
+        self, own: Tensor, other: Tensor, slope: Tensor, steps: tuple[int, int], out: Tensor, ids: Tensor | None = None
     ) -> None:
-        """Fills `out` (splits, batches, rows, width), or adds to the rows own_ids of a table."""
+        """Fills `out` (splits, batches, rows, width); with ids, of these rows of a table, and adds to `out`."""
         gradient_kernel[(*self.tiles, self.splits * self.batches)](
-            own, own if own_ids is None else own_ids, other, other if other_ids is None else other_ids, slope, out,
-                self.batches, self.rows, self.others, self.dim, *steps, self.per_split, MODULUS=self.modulus,
-            OWN_IDS=own_ids is not None, OTHER_IDS=other_ids is not None, ADD=add,
-            EVEN=self.rows % self.tile == 0 and self.others % UNROLL == 0, ROWS=self.tile, GROUPS=self.groups,
-            UNROLL=UNROLL, num_warps=self.tile // 8, maxnreg=self.registers,
+            own, own if ids is None else ids, other, other, slope, out, self.batches, self.rows, self.others, self.dim,
+            *steps, self.per_split, MODULUS=self.modulus, OWN_IDS=ids is not None, OTHER_IDS=False,
+            ADD=ids is not None, EVEN=self.rows % self.tile == 0 and self.others % UNROLL == 0, ROWS=self.tile,
+            GROUPS=self.groups, UNROLL=UNROLL, num_warps=self.tile // 8, maxnreg=self.registers,
         )  # fmt: skip
 
 
@@ -317,7 +297,7 @@ class Cross(torch.autograd.Function):
     """Distances (batches, n, d) × (batches, m, d) → (batches, n, m), with their gradients."""
 
     @staticmethod
-    def forward(ctx: Any, queries: torch.Tensor, candidates: torch.Tensor, modulus: bool) -> torch.Tensor:
+    def forward(ctx: Any, queries: Tensor, candidates: Tensor, modulus: bool) -> Tensor:
         """Lays out, compares, sums the splits."""
         batches, rows, width = queries.shape
         columns, dim = candidates.shape[1], width // (2 if modulus else 1)
@@ -332,7 +312,7 @@ class Cross(torch.autograd.Function):
         return call.out[0] if call.splits == 1 else call.out.sum(0)
 
     @staticmethod
-    def backward(ctx: Any, slope: torch.Tensor) -> tuple[torch.Tensor | None, torch.Tensor | None, None]:
+    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
         """The two gradients, each where it is needed."""
         queries, candidates = ctx.saved_tensors
         (batches, rows, width), columns = queries.shape, candidates.shape[1]
@@ -340,7 +320,7 @@ class Cross(torch.autograd.Function):
         if not (batches and rows and columns and dim):
             return torch.zeros_like(queries), torch.zeros_like(candidates), None
 
-        def gradient(own: torch.Tensor, other: torch.Tensor, steps: tuple[int, int]) -> torch.Tensor:
+        def gradient(own: Tensor, other: Tensor, steps: tuple[int, int]) -> Tensor:
             call = Backward(batches, own.shape[1], other.shape[1], dim, ctx.modulus)
             out = torch.empty(call.splits, *own.shape, device=own.device)
             call(own, other, slope, steps, out)
@@ -351,18 +331,15 @@ class Cross(torch.autograd.Function):
         return d_queries, d_candidates, None
 
 
-def _cross(queries: torch.Tensor, candidates: torch.Tensor, modulus: bool) -> torch.Tensor:
+def _cross(queries: Tensor, candidates: Tensor, modulus: bool) -> Tensor:
     lead = torch.broadcast_shapes(queries.shape[:-2], candidates.shape[:-2])
-    width = queries.shape[-1]
-    flat = [
-        x.float().expand(*lead, *x.shape[-2:]).reshape(lead.numel(), x.shape[-2], width).contiguous()
-        for x in (queries, candidates)
-    ]
-    out: torch.Tensor = Cross.apply(*flat, modulus)
+    shared = [x.float().expand(*lead, *x.shape[-2:]) for x in (queries, candidates)]
+    flat = [x.reshape(lead.numel(), *x.shape[-2:]).contiguous() for x in shared]
+    out: Tensor = Cross.apply(*flat, modulus)
     return out.view(*lead, queries.shape[-2], candidates.shape[-2])
 
 
-def l1_cross(queries: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:
+def l1_cross(queries: Tensor, candidates: Tensor) -> Tensor:
     """‖q - c‖₁ of every query with every candidate: (..., n, d) and (..., m, d) give (..., n, m), in float32.
 
     Example:
@@ -373,7 +350,7 @@ def l1_cross(queries: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:
     return _cross(queries, candidates, modulus=False)
 
 
-def modulus_cross(queries: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:
+def modulus_cross(queries: Tensor, candidates: Tensor) -> Tensor:
     """Σ |q_k - c_k| over complex coordinates: as `l1_cross`, for vectors whose second half is imaginary.
 
     Example:

@@ -9,8 +9,9 @@ products, their gradients written and read again to be added: 7 · f · w a row,
 """
 
 import torch
+from torch import Tensor
 
-from plogicnet.neural.vectors.kernels.cross import Backward, Forward
+from plogicnet.neural.vectors.kernels.cross import Backward, Forward, Tiling
 
 
 class Distances:
@@ -23,20 +24,14 @@ class Distances:
     """
 
     def __init__(
-        self,
-        entity: torch.Tensor,
-        negative: torch.Tensor,
-        query: torch.Tensor,
-        slope: torch.Tensor,
-        d_entity: torch.Tensor,
-        modulus: bool,
+        self, entity: Tensor, negative: Tensor, query: Tensor, slope: Tensor, d_entity: Tensor, modulus: bool
     ) -> None:
         self.entity, self.negative, self.query, self.slope, self.d_entity = entity, negative, query, slope, d_entity
         chunks, self.negatives = negative.shape
         self.share, dim = len(query) // chunks, query.shape[1] // (2 if modulus else 1)
         self.forward = Forward(chunks, self.share, self.negatives, dim, modulus, entity.device)
         self.to_queries = Backward(chunks, self.share, self.negatives, dim, modulus)
-        self.to_negatives = Backward(chunks, self.negatives, self.share, dim, modulus, splits=1)
+        self.to_negatives = Backward(chunks, self.negatives, self.share, dim, modulus, Tiling(splits=1))
         self.d_query = torch.zeros(self.to_queries.splits, *query.shape, device=entity.device)
         self.rows = torch.zeros(negative.numel(), query.shape[1], device=entity.device)
         self.out = self.forward.out
@@ -60,12 +55,12 @@ class Distances:
 
     def learn_negatives(self) -> None:
         """The negatives' gradients, added to their rows."""
-        steps, ids = (1, self.negatives), self.negative
-        self.to_negatives(self.entity, self.query, self.slope, steps, self.d_entity, own_ids=ids, add=True)
+        steps = (1, self.negatives)
+        self.to_negatives(self.entity, self.query, self.slope, steps, self.d_entity, ids=self.negative)
 
 
 class Products:
-    """Dot products of each chunk's queries and negatives, in the precision that torch is set to (neural.vectors.matmul).
+    """Dot products of each chunk's queries and negatives, in the precision that torch has (neural.vectors.matmul).
 
     Example:
         >>> ids, n = torch.zeros(1, 2, dtype=torch.int32), 3
@@ -78,11 +73,11 @@ class Products:
 
     def __init__(
         self,
-        entity: torch.Tensor,
-        negative: torch.Tensor,
-        query: torch.Tensor,
-        slope: torch.Tensor,
-        d_entity: torch.Tensor,
+        entity: Tensor,
+        negative: Tensor,
+        query: Tensor,
+        slope: Tensor,
+        d_entity: Tensor,
         modulus: bool = False,  # noqa: ARG002
     ) -> None:
         (chunks, negatives), width = negative.shape, entity.shape[1]

@@ -24,6 +24,7 @@ import numpy as np
 import torch
 import triton
 import triton.language as tl
+from torch import Tensor
 
 from plogicnet.neural.protocol import Examples
 from plogicnet.neural.vectors.kernels.cross import TINY
@@ -365,12 +366,7 @@ class FusedSteps:
     """
 
     def __init__(
-        self,
-        entity: torch.Tensor,
-        relation: torch.Tensor,
-        examples: Examples,
-        settings: VectorSettings,
-        seed: int,
+        self, entity: Tensor, relation: Tensor, examples: Examples, settings: VectorSettings, seed: int
     ) -> None:
         s, device = settings, entity.device
         self.settings, self.entity, self.relation, self.kind = s, entity, relation, KINDS[s.model]
@@ -386,17 +382,14 @@ class FusedSteps:
         self.number = torch.zeros(1, dtype=torch.int64, device=device)
         self.rates = torch.from_numpy(_rates(s)).to(device)
         self._load(examples)
-        self.moments = {
-            f"{table}.{moment}": torch.zeros_like(getattr(self, table))
-            for table in ("entity", "relation")
-            for moment in ("mean", "square")
-        }
+        tables = {"entity": entity, "relation": relation}
+        self.moments = {f"{k}.{of}": torch.zeros_like(v) for k, v in tables.items() for of in ("mean", "square")}
         self.d_entity, self.d_relation = torch.zeros_like(entity), torch.zeros_like(relation)
 
-        def whole(*shape: int) -> torch.Tensor:
+        def whole(*shape: int) -> Tensor:
             return torch.zeros(shape, dtype=torch.int32, device=device)
 
-        def real(*shape: int) -> torch.Tensor:
+        def real(*shape: int) -> Tensor:
             return torch.zeros(shape, device=device)
 
         self.between, self.low, self.high = whole(self.slots), whole(self.slots), whole(self.slots)
@@ -423,10 +416,8 @@ class FusedSteps:
             query = r * entities + given
             keys = torch.sort(query * entities + asked)[0]
             queries = keys // entities
-            bounds = torch.stack(
-                [torch.searchsorted(queries, query), torch.searchsorted(queries, query, right=True)], 1
-            )
-            ranges.append(bounds + side * n)
+            bounds = [torch.searchsorted(queries, query, right=right) for right in (False, True)]
+            ranges.append(torch.stack(bounds, 1) + side * n)
             answers.append(keys % entities)
         self.ranges = torch.stack(ranges).to(torch.int32)
         self.answers = torch.cat(answers).to(torch.int32)
@@ -446,9 +437,8 @@ class FusedSteps:
     def learn(self) -> None:
         """Adds the gradients of the drawn batch's loss to `d_entity` and `d_relation`."""
         of = self.comparison
-        for part in (
-            self.make_queries, of.lay_out, of.compare, self.weigh, of.learn_queries, of.learn_negatives, self.spread
-        ):  # fmt: skip
+        before = (self.make_queries, of.lay_out, of.compare, self.weigh)
+        for part in (*before, of.learn_queries, of.learn_negatives, self.spread):
             part()
 
     def make_queries(self) -> None:
@@ -488,7 +478,7 @@ class FusedSteps:
             self._bring(name, None, brought)
             brought.copy_(self.number)
 
-    def _bring(self, name: str, rows: torch.Tensor | None, since: torch.Tensor) -> None:
+    def _bring(self, name: str, rows: Tensor | None, since: Tensor) -> None:
         table, gradient = (self.entity, self.d_entity) if name == "entity" else (self.relation, self.d_relation)
         width = table.shape[1]
         block = min(1024, int(triton.next_power_of_2(width)))
@@ -519,19 +509,21 @@ class FusedSteps:
             self.flush()
             for moment in self.moments.values():
                 moment.zero_()
-        if not self.entity.is_cuda:
-            self.one()
-        elif self.graph is None:
-            self.one()
-            self.graph = self._captured()
-        else:
+        if self.graph is not None:
             self.graph.replay()
+            return
+        self.one()
+        if self.entity.is_cuda:
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                self.one()
+            self.graph = graph
 
-    def state(self) -> dict[str, torch.Tensor]:
+    def state(self) -> dict[str, Tensor]:
         """Adam's moments."""
         return self.moments
 
-    def restore(self, number: int, state: dict[str, torch.Tensor]) -> None:
+    def restore(self, number: int, state: dict[str, Tensor]) -> None:
         """Takes up the moments after so many steps; no row waits for anything."""
         for counter in (self.number, self.brought, self.brought_relation):
             counter.fill_(number)
@@ -539,12 +531,6 @@ class FusedSteps:
         self.d_relation.zero_()
         for name, moment in self.moments.items():
             moment.copy_(state[name])
-
-    def _captured(self) -> Any:
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            self.one()
-        return graph
 
 
 def _rates(s: VectorSettings) -> "np.typing.NDArray[np.float32]":

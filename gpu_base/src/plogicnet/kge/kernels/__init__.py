@@ -1,1 +1,0 @@
-"""The GPU's own kernels, in Triton: imported only where a CUDA device is used, or in tests through the interpreter."""

@@ -1,5 +1,0 @@
-"""The report of a run: one HTML file that needs nothing else."""
-
-from plogicnet.report.page import write_report
-
-__all__ = ["write_report"]

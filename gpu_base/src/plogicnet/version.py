@@ -1,3 +1,0 @@
-"""The version of the program, which every run remembers."""
-
-VERSION = "0.1.0"

@@ -127,6 +127,7 @@ from plogicnet.config import Config
 from plogicnet.graph import KnowledgeGraph
 from plogicnet.grounding.engine import Job
 from plogicnet.grounding.native.mining import mine
+from plogicnet.grounding.rulebook import find_rules
 from plogicnet.rules import Step, chain_rule, parse_rule
 from plogicnet.support.errors import InputError
 
@@ -152,8 +153,9 @@ for counting in ("distinct", "paths"):
     tried = {(rule, n, m) for rule, n, m in zip(every, support.tolist(), hits.tolist()) if m}
     assert set(zip(forks.rules, forks.support.tolist(), forks.hits.tolist())) == tried
     assert tried
+assert find_rules(graph, config).candidates == sql.mine(graph, config.rules).candidates
 try:
-    mine(graph, config.rules)
+    find_rules(graph, config.with_values({"grounding.engine": "native"}))
 except InputError as error:
     print(error)
 """
@@ -185,8 +187,7 @@ def shapes_of("""
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert "the native engine cannot mine fork" in done.stdout
-    assert "grounding.engine=sql" in done.stdout
+    assert "no engine of grounding.engine=native mines all of composition, " in done.stdout
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=3), st.booleans())

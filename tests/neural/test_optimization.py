@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from interrupting import interrupted_at
 from safetensors import safe_open
 
+from interrupting import interrupted_at
 from plogicnet.neural.checkpoint import earlier
 from plogicnet.neural.protocol import Checkpoint, Examples
 from plogicnet.neural.vectors.model import VectorModel

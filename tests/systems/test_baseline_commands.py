@@ -101,8 +101,8 @@ def test_a_training_that_was_stopped_ends_in_the_same_bits(
     PLogicNet(config).fit(small_graph(), out=tmp_path / "whole")
     stopped = tmp_path / "stopped"
     place, after = ("grounding", 0) if system == "blp" else ("training", 50)
+    hooks = Hooks(stop_at(place, error=KeyboardInterrupt, after=after))
     with pytest.raises((StoppedError, KeyboardInterrupt)):
-        hooks = Hooks(stop_at(place, error=KeyboardInterrupt, after=after))
         PLogicNet(config).fit(small_graph(), out=stopped, hooks=hooks)
     assert (stopped / "checkpoint" / "e_step.safetensors").exists() == (system != "blp")
     PLogicNet.resume(stopped)

@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 
 from plogicnet.config import Rules
-from plogicnet.config.shapes import shapes_of
+from plogicnet.config.shapes import ChainShape, shapes_of
 from plogicnet.graph import FloatArray, IntArray, KnowledgeGraph, TripleSet, as_triples
 from plogicnet.grounding.engine import Counting, Explain, Job, Mined, Resources
 from plogicnet.grounding.groundings import Groundings
@@ -71,6 +71,9 @@ class Plain:
 
     def require(self) -> None:
         """It needs nothing."""
+
+    def mines(self, shape: ChainShape) -> bool:  # noqa: ARG002
+        return True
 
     def mine(self, graph: KnowledgeGraph, settings: Rules, resources: Resources) -> Mined:
         names, kept, candidates = graph.relations.names, [], 0

@@ -446,7 +446,8 @@ def test_one_relation_with_hidden_triples() -> None:
     check(outcome, graph, config)
 
 
-SOFTMAX: dict[str, object] = {"neural__model": "ComplEx", "neural__vectors__recipe": "one_vs_all", "neural__learning_rate": 0.1}
+SOFTMAX: dict[str, object] = {"neural__model": "ComplEx", "neural__vectors__recipe": "one_vs_all"}
+SOFTMAX |= {"neural__learning_rate": 0.1}
 
 
 def test_soft_targets_reject_no_triple() -> None:

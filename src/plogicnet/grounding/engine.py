@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from plogicnet import config
+from plogicnet.config.shapes import ChainShape
 from plogicnet.graph import FloatArray, IntArray, KnowledgeGraph
 from plogicnet.grounding.groundings import Grounded
 from plogicnet.rules import Rule, RuleTable
@@ -85,6 +86,9 @@ class Engine(Protocol):
 
     def require(self) -> None:
         """Raises an InputError where it cannot work here, as where a library is not installed."""
+
+    def mines(self, shape: ChainShape) -> bool:
+        """Whether it can mine the rules of a shape."""
 
     def mine(self, graph: KnowledgeGraph, settings: config.Rules, resources: Resources) -> Mined:
         """Counts every candidate rule exactly and keeps those of enough precision and support (Sec. 5.1)."""

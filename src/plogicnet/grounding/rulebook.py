@@ -7,11 +7,12 @@ from dataclasses import replace
 import numpy as np
 
 from plogicnet.config import Config
+from plogicnet.config.shapes import shapes_of
 from plogicnet.graph import HEAD, RELATION, TAIL, KnowledgeGraph
-from plogicnet.grounding.engine import Mined, Resources, engines
+from plogicnet.grounding.engine import Engine, Mined, Resources, engines
 from plogicnet.grounding.network import Network
 from plogicnet.rules import Rule, RuleTable, Statement
-from plogicnet.support.errors import many
+from plogicnet.support.errors import InputError, many
 from plogicnet.support.progress import Progress, silent
 
 log = logging.getLogger(__name__)
@@ -33,10 +34,21 @@ def find_rules(
     nothing = RuleTable.of([], [], [])
     mined = Mined(nothing, nothing, 0)
     if config.rules.mine:
-        _, engine = next(engines(config.grounding.engine))
         resources = Resources(config.threads, config.grounding.memory_mb, progress)
-        mined = engine.mine(graph, config.rules, resources)
+        mined = _miner(config).mine(graph, config.rules, resources)
     return _with_statements(mined, graph, config, statements, progress) if statements else mined
+
+
+def _miner(config: Config) -> Engine:
+    """The first engine that mines every pattern of the settings."""
+    shapes = shapes_of(config.rules.patterns)
+    able = [engine for _, engine in engines(config.grounding.engine) if all(map(engine.mines, shapes))]
+    if not able:
+        found = ", ".join(config.rules.patterns)
+        raise InputError(
+            f"rules.patterns: no engine of grounding.engine={config.grounding.engine} mines all of {found}"
+        )
+    return able[0]
 
 
 def _with_statements(

@@ -31,7 +31,7 @@ from plogicnet.web.gate import FAILED, FAILED_WHY, Gate, failure, host_name, is_
 
 CACHE_BYTES = 32 << 20
 BACKLOG = 128
-EVERYWHERE = ("", "0.0.0.0", "::")  # nosec B104: compared, not bound
+EVERYWHERE = ("", "0.0.0.0", "::")  # nosec B104
 """Addresses to listen on that nobody can open."""
 QUESTIONS = ("info", "metrics", "rules", "rule", "search", "entity", "known", "predicted", "predict", "explain")
 """What can be asked: methods of the answerer."""

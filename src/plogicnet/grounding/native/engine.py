@@ -3,11 +3,12 @@
 import numpy as np
 
 from plogicnet import config
+from plogicnet.config.shapes import ChainShape
 from plogicnet.graph import HEAD, RELATION, TAIL, FloatArray, IntArray, KnowledgeGraph
 from plogicnet.grounding.engine import Engine, Explain, Job, Mined, Resources
 from plogicnet.grounding.groundings import Groundings
 from plogicnet.grounding.native.grounding import expected_groundings, ground_network
-from plogicnet.grounding.native.mining import mine
+from plogicnet.grounding.native.mining import COUNTED, mine
 from plogicnet.grounding.native.walks import Chain, World, chain_of, count, ground
 from plogicnet.rules import Rule
 
@@ -24,6 +25,10 @@ class NativeEngine:
 
     def require(self) -> None:
         """It works everywhere."""
+
+    def mines(self, shape: ChainShape) -> bool:
+        """One step, and two steps forwards."""
+        return shape.steps in COUNTED
 
     def mine(self, graph: KnowledgeGraph, settings: config.Rules, resources: Resources) -> Mined:
         """One look at every two-step path."""

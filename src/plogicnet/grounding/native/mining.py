@@ -18,7 +18,6 @@ from plogicnet.grounding.engine import Counting, Mined, Resources
 from plogicnet.grounding.mining import Candidates, mined_of
 from plogicnet.grounding.native.compositions import Counts, Runs, Workspace, count_compositions, rules_of
 from plogicnet.grounding.native.walks import two_step_paths
-from plogicnet.support.errors import InputError
 from plogicnet.support.memory import free_bytes, require_bytes
 
 COUNTERS = 1 << 22
@@ -45,17 +44,11 @@ def mine(graph: KnowledgeGraph, settings: config.Rules, resources: Resources | N
         ['husband(X, Y) => wife(Y, X)', 'wife(X, Y) => husband(Y, X)']
     """
     shapes = shapes_of(settings.patterns)
-    for shape in shapes:
-        if shape.steps not in _COUNTED:
-            raise InputError(
-                f"rules.patterns: the native engine cannot mine {shape.name} ({shape.meaning}); leave it out, or"
-                " --set grounding.engine=sql"
-            )
     require_bytes(COMPILED_BYTES + FACT_BYTES * len(graph.observed), "the index of the graph for mining")
     counters = Counters(graph, settings.counting, resources or Resources())
     found: dict[str, list[Candidates]] = {shape.name: [] for shape in shapes}
     for steps in dict.fromkeys(shape.steps for shape in shapes):
-        for counted in _COUNTED[steps](counters):
+        for counted in COUNTED[steps](counters):
             for shape in shapes:
                 if shape.steps == steps:
                     found[shape.name].append(Candidates.kept(shape, *counted, settings))
@@ -150,7 +143,7 @@ class Counters:
                     yield (np.full(len(second), first), second, relation), support, hits
 
 
-_COUNTED: dict[tuple[bool, ...], Callable[[Counters], Iterator[Counted]]] = {
+COUNTED: dict[tuple[bool, ...], Callable[[Counters], Iterator[Counted]]] = {
     (True,): lambda counters: counters.one_step(forward=True),
     (False,): lambda counters: counters.one_step(forward=False),
     (True, True): Counters.compositions,

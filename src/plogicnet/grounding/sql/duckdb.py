@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from plogicnet import config
-from plogicnet.config.shapes import shapes_of
+from plogicnet.config.shapes import ChainShape, shapes_of
 from plogicnet.graph import (
     HEAD,
     RELATION,
@@ -56,6 +56,10 @@ class SqlEngine:
         """DuckDB must be installed."""
         if find_spec("duckdb") is None:
             raise InputError(MISSING)
+
+    def mines(self, shape: ChainShape) -> bool:  # noqa: ARG002
+        """Any chain."""
+        return True
 
     def mine(self, graph: KnowledgeGraph, settings: config.Rules, resources: Resources) -> Mined:
         """Groups the paths of each shape, in pieces."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from plogicnet.neural.vectors.model import VectorModel
 
 MODEL_NAMES = ("TransE", "RotatE", "DistMult", "ComplEx", "HolE", "ConvE")
-"""The geometries, each a class of `models/` with this name."""
+"""The geometries, each a class of `models.py` with this name."""
 
 
 @dataclass(frozen=True)

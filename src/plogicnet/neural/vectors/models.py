@@ -1,4 +1,4 @@
-"""The geometries: each class says what its query vectors are. A new one is listed here and in the settings."""
+"""The geometries: each class says what its query vectors are. A new one is listed in `MODELS` and in `MODEL_NAMES`."""
 
 import math
 from collections.abc import Mapping

@@ -317,7 +317,7 @@ def test_with_an_auto_lambda_the_star_is_no_worse_on_validation(model: PLogicNet
     assert star["mrr"] >= plain["mrr"]
 
 
-def test_the_embedding_alone() -> None:
+def test_the_neural_model_alone() -> None:
     model = fitted({"em.rules": False})
     assert len(model.rules) == 0
     assert model.fitted.outcome.lambda_ == 0.0

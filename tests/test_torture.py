@@ -23,6 +23,7 @@ SEED = 349
 """Draws eight kills in one round of the kinds, and three settings."""
 
 
+@pytest.mark.slow
 def test_killed_anywhere_and_resumed_trainings_end_with_the_same_files() -> None:
     """If this fails: what it prints names the run that `python torture/kills.py --only KIND:SEED` repeats."""
     command = [sys.executable, str(ROOT / "torture" / "kills.py"), "--kills=1", f"--seed={SEED}"]

@@ -136,11 +136,11 @@ class PLogicNet:
         Example:
             >>> PLogicNet.load_or_train("runs/family", Config(), demo_family())  # doctest: +SKIP
         """
-        state = state_of(Path(path))
+        state, here = state_of(Path(path)), {"device": config.device, "threads": config.threads}
         if state is State.COMPLETE:
-            return cls.load(path)
+            return cls.load(path, here)
         if state is State.UNFINISHED:
-            return cls.resume(path, {"device": config.device, "threads": config.threads}, hooks)
+            return cls.resume(path, here, hooks)
         return cls(config).fit(graph, rules, path, hooks)
 
     def refit(self, rules: Given = None, out: Given = None, hooks: Hooks | None = None) -> "PLogicNet":

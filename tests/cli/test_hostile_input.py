@@ -110,6 +110,7 @@ TEXT = ["train.txt.gz", "train.tsv.gz", "train.csv.gz"]
 TRIPLES = TRIPLE * (MEGABYTE // len(TRIPLE))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "content"),
     [
@@ -126,6 +127,7 @@ def test_two_gigabytes_in_a_small_file(name: str, content: bytes, tmp_path: Path
     assert said.startswith(f"plogicnet: {name}")
 
 
+@pytest.mark.slow
 def test_the_limit_is_named_and_can_be_raised(tmp_path: Path) -> None:
     content = "".join(f"a{i % 7}\tknows\tb{i % 5}\n" for i in range(70_000)).encode()
     (tmp_path / "packed.tsv.gz").write_bytes(bomb(content, 200))  # 170 MB in less than one

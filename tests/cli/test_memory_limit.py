@@ -127,6 +127,7 @@ def counts(text: str) -> dict[str, Any]:
     return {key: value for key, value in json.loads(text).items() if key not in ("seconds", "peak_rss_mb")}
 
 
+@pytest.mark.slow
 def test_mining_and_grounding(graph: Path) -> None:
     words = ("mine", graph, "--min-precision", "composition=0.0001", "--json", "--out")
     whole = command(*words, graph / "whole.tsv")
@@ -137,6 +138,7 @@ def test_mining_and_grounding(graph: Path) -> None:
     assert (graph / "within.tsv").read_bytes() == (graph / "whole.tsv").read_bytes()
 
 
+@pytest.mark.slow
 def test_training(graph: Path, run: Path) -> None:
     out = graph / "within"
     limited("train", graph, "--out", out, *SETTINGS, "--json", run=out)
@@ -144,6 +146,7 @@ def test_training(graph: Path, run: Path) -> None:
         assert (out / file).read_bytes() == (run / file).read_bytes(), file
 
 
+@pytest.mark.slow
 def test_evaluating_and_completing(run: Path, tmp_path: Path) -> None:
     limit, within = limited("evaluate", run, "--json")
     assert json.loads(within.out) == json.loads((run / "metrics.json").read_text())["test"]

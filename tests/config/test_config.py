@@ -6,7 +6,8 @@ import re
 import pytest
 import yaml
 
-from plogicnet.config import Config, preset_names
+from calling import Call
+from plogicnet.config import MODELS, Config, preset_names
 from plogicnet.config.tree import children
 from plogicnet.support.errors import InputError
 
@@ -43,6 +44,19 @@ def test_later_wins_over_earlier() -> None:
     assert Config().with_assignments(["neural.steps=3", "neural.steps=5"]).neural.steps == 5
     config = Config().with_assignments(["neural.vectors.dim=3", "neural.vectors.dim=5"])
     assert config.neural.blocks["vectors"].dim == 5
+
+
+def test_the_command_shows_every_block(call: Call) -> None:
+    shown = yaml.safe_load(call("config")[1])
+    assert shown["neural"]["vectors"]["dim"] == 200
+    assert set(shown["systems"]) == {"blp", "ruge", "nne_aer"}
+
+
+def test_a_part_that_cannot_be_imported_harms_only_who_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(MODELS._entries, "Broken", "no_such_module:MODEL")
+    assert Config().with_values({"neural.vectors.dim": 3}).completed.neural.blocks["vectors"].dim == 3
+    with pytest.raises(InputError, match=r"neural model 'Broken': its entry point no_such_module:MODEL"):
+        Config().with_values({"neural.model": "Broken"})
 
 
 def test_a_completed_config_holds_the_blocks_that_it_uses_and_survives_yaml() -> None:

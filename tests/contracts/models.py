@@ -154,9 +154,14 @@ def check_what_it_says_of_itself(model: NeuralModel, graph: KnowledgeGraph) -> N
 
 
 def check_hide_self(model: NeuralModel, graph: KnowledgeGraph) -> None:
-    """Hiding changes the scores of known facts and of nothing else."""
+    """Hiding changes the scores of known facts and of nothing else, on the scale of the others, after binding too."""
     triples = np.concatenate([graph.train[:5], graph.test[:5]])
     plain, hidden = model.score(triples), model.score(triples, hide_self=True)
     assert bool(torch.isfinite(hidden).all())
     assert not torch.equal(hidden[:5], plain[:5])
     assert_near(hidden[5:], plain[5:])
+    model.rescale(2.0, -1.0)
+    assert_near(model.score(triples, hide_self=True), 2 * hidden - 1)
+    model.rescale(1.0, 0.0)
+    bound = model.bind(add_facts(graph, [("newcomer", "parent", "man0")]))
+    assert bool(torch.isfinite(bound.score(triples, hide_self=True)).all())

@@ -50,6 +50,7 @@ def rows(found: dict[str, Any]) -> list[dict[str, Any]]:
     return [row for table in found["tables"] for row in table["rows"]]
 
 
+@pytest.mark.slow
 def test_every_system_runs_on_umls(reproduce: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     """The smoke run: six neural models inside pLogicNet, BLP, RUGE, NNE-AER, rules alone, each pattern alone."""
     if not (Path(os.environ.get("PLOGICNET_DATA", "no-data")) / "umls").is_dir():
@@ -166,7 +167,10 @@ def test_the_list_shows_every_state(reproduce: Call, tmp_path: Path) -> None:
     assert (code, "BLP" in out, "`python -m reproduction train 2` trains them" in err) == (0, True, True), err
 
 
-def test_the_committed_results_are_found_from_anywhere_and_nothing_is_trained(reproduce: Call, tmp_path: Path) -> None:
+def test_the_committed_results_are_found_from_anywhere_and_nothing_is_trained(
+    reproduce: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "140")  # a narrow screen shows shorter names of runs
     code, out, err = reproduce("2")
     assert (code, "0.441" in out, "wn18rr-transe" in out, "trains them" in err) == (0, True, True, False), err
     assert reproduce("tables", "2")[1] == out

@@ -196,3 +196,14 @@ def test_every_row_of_these_systems_has_a_run() -> None:
         run = paper().runs[compared.runs[0]]
         assert run.config().system == row.name.lower().replace("-", "_")
         assert run.preset == f"paper/{row.dataset}-{run.config().system}"
+
+
+def test_a_refused_resume_leaves_the_run_as_it_was(call: Call, tmp_path: Path) -> None:
+    graph, run = write_small_graph(tmp_path), tmp_path / "run"
+    answer(call, "train", graph, "--out", run, *QUICK, "--set=system=ruge")
+    before = {file: file.read_bytes() for file in run.rglob("*") if file.is_file() and file.name != "log.txt"}
+    code, _, said = call("resume", run, "--set", "em.iterations=2")
+    assert code == 2
+    assert "is trained once" in said
+    assert {file: file.read_bytes() for file in before} == before
+    answer(call, "evaluate", run)

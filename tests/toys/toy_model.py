@@ -28,6 +28,7 @@ class MessageBlock:
     """The block `neural.messages`."""
 
     spread: float = setting(0.1, "spread of the first weights", low=0)
+    note: str = setting("no: quotes needed", "a text that YAML would read as something else")
 
 
 @dataclass(frozen=True)

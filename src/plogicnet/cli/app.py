@@ -74,7 +74,7 @@ def show_config(
     as_json: options.Json = False,
 ) -> None:
     """Every setting with its value and its meaning, as YAML."""
-    settings = make_config(preset, config, assignments)
+    settings = make_config(preset, config, assignments).with_all_blocks
     if as_json:
         print_json(yaml.safe_load(settings.to_yaml()))
     else:

@@ -1,9 +1,12 @@
 """One setting: its default, its meaning, its range, and the check of a value against them."""
 
+import json
 import types
 from collections.abc import Mapping
 from dataclasses import field
 from typing import Any, Literal, Union, get_args, get_origin
+
+import yaml
 
 from plogicnet.support.errors import InputError
 from plogicnet.support.registry import Registry
@@ -106,7 +109,7 @@ def _allowed(hint: Any, value: object) -> str:
         if not _converted(items, hint)[0]:
             items = [{bool: "true", int: "1", float: "0.5"}.get(inner) or scalar(get_args(inner)[0])]
         return f"a list, as [{', '.join(items)}], each item {_allowed(inner, value)}"
-    return {bool: "true or false", int: "a whole number", float: "a number"}[hint]
+    return {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}[hint]
 
 
 def scalar(value: object) -> str:
@@ -115,4 +118,14 @@ def scalar(value: object) -> str:
         # PyYAML reads a float with an exponent only if it has a point: 1.0e-04
         text = repr(int(value)) + ".0" if value == int(value) and abs(value) < 1e15 else repr(value)
         return text if "e" not in text or "." in text else text.replace("e", ".0e")
+    if isinstance(value, str) and not _is_plain(value):
+        return json.dumps(value)
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _is_plain(text: str) -> bool:
+    """Whether YAML reads a text without quotes as itself."""
+    try:
+        return bool(yaml.safe_load(text) == text)
+    except yaml.YAMLError:
+        return False

@@ -27,6 +27,5 @@ ENGINES: Registry[Any] = Registry("engine", "plogicnet.engines")
 
 def block_settings(registry: Registry[Any], block: str) -> type | None:
     """The dataclass that checks a block of settings; None where no registered name has such a block."""
-    found = registry.find(block)  # most blocks are called as what they belong to: no other need be imported
-    owners = [registry.get(found)] if found else registry.values()
+    owners = map(registry.get, registry.names())  # one by one: those after the owner need not be imported
     return next((owner.settings for owner in owners if owner.block == block), None)

@@ -15,6 +15,9 @@ from plogicnet.config.tree import block_names, replaced, with_blocks, yaml_lines
 from plogicnet.support.errors import InputError, nearest
 from plogicnet.support.files import require_file
 
+OPEN_NAMES = {"system": SYSTEMS, "neural.model": MODELS}
+"""The settings that name what may imply other settings."""
+
 
 @dataclass(frozen=True)
 class Config:
@@ -38,7 +41,7 @@ class Config:
     systems: Systems = field(default_factory=Systems, metadata={"meaning": "what each system needs besides"})
 
     def with_values(self, values: Mapping[str, object]) -> "Config":
-        """A copy with dotted keys set; later ones win, and a system also sets what it needs.
+        """A copy with dotted keys set; later ones win; a model or a system also sets what it implies.
 
         Example:
             >>> Config().with_values({"em.lambda": 0.5}).em.lambda_
@@ -47,8 +50,9 @@ class Config:
         config = self
         for key, value in values.items():
             config = replaced(config, key.split("."), value, key)
-            if key == "system":
-                config = config.with_values(SYSTEMS.get(config.system).implied)
+            chosen = OPEN_NAMES.get(key)
+            if chosen is not None:
+                config = config.with_values(chosen.get(str(value)).implied)
         return config
 
     def with_assignments(self, assignments: Sequence[str]) -> "Config":

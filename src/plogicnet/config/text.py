@@ -52,7 +52,7 @@ def require_plain(text: str, source: str) -> None:
     Reading such a text can take all memory, or all time: ten lines of aliases make a list of a billion items.
 
     Example:
-        >>> require_plain("kge: {dim: 64}", "my.yaml")
+        >>> require_plain("neural: {steps: 64}", "my.yaml")
     """
     if len(text) > LONGEST:
         raise InputError(f"{source}: {len(text):,} characters; settings have at most {LONGEST:,}")

@@ -49,7 +49,9 @@ def batch_size(bytes_each: int, device: torch.device, batch_memory_mb: int = 0) 
         >>> batch_size(2**19, torch.device("cpu"), batch_memory_mb=3)
         6
     """
-    budget = batch_memory_mb * 2**20 or min(MOST[device.type], free_bytes(device) // SHARE)
+    budget = batch_memory_mb * 2**20 or min(
+        MOST["cpu" if device.type == "cpu" else "cuda"], free_bytes(device) // SHARE
+    )
     if device.type == "cpu":  # a memory limit stands above the setting
         budget = min(budget, max(0, memory.left_bytes()) // SHARE)
     return max(1, budget // bytes_each)

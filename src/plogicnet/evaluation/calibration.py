@@ -88,7 +88,7 @@ def columns_of(neural: NeuralModel | None, rules: RuleScores, triples: IntArray)
         part, to = triples[at : at + AT_ONCE], columns[at : at + AT_ONCE]
         odds, reached = rules.of_triples(part)
         to[:, 1], to[:, 2] = np.where(reached, special.expit(odds), 0.0), reached
-        if neural:
+        if neural is not None:
             to[:, 0] = neural.score(part).double().cpu().numpy()
     return columns
 

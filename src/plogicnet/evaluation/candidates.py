@@ -91,7 +91,7 @@ def score_candidates(
         score = torch.zeros(n, entities)
     else:
         scorer = neural.score_answers if whole_triples else neural.score_all
-        score = scorer(queries.known, queries.relations, queries.side).contiguous()
+        score = scorer(queries.known, queries.relations, queries.side).float().contiguous()
     base = rules.base[queries.relations]
     on = partial(to, score.device)
     # a candidate is a place in the matrix: query · entities + entity

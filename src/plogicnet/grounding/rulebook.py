@@ -41,14 +41,14 @@ def find_rules(
 
 def _miner(config: Config) -> Engine:
     """The first engine that mines every pattern of the settings."""
-    shapes = shapes_of(config.rules.patterns)
-    able = [engine for _, engine in engines(config.grounding.engine) if all(map(engine.mines, shapes))]
-    if not able:
-        found = ", ".join(config.rules.patterns)
-        raise InputError(
-            f"rules.patterns: no engine of grounding.engine={config.grounding.engine} mines all of {found}"
-        )
-    return able[0]
+    named, shapes = config.grounding.engine, shapes_of(config.rules.patterns)
+    for _, engine in engines(named):
+        if all(map(engine.mines, shapes)):
+            return engine
+    raise InputError(
+        f"rules.patterns: no engine of grounding.engine={named} mines all of {', '.join(config.rules.patterns)};"
+        " leave a pattern out, or --set grounding.engine=auto"
+    )
 
 
 def _with_statements(

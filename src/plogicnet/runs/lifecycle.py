@@ -4,7 +4,6 @@ import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 from plogicnet.config import Config
@@ -17,6 +16,7 @@ from plogicnet.support.errors import InputError
 from plogicnet.support.files import locked
 from plogicnet.systems.system import system_of
 from plogicnet.training.hooks import Hooks
+from plogicnet.training.state import Outcome
 
 LOG = "log.txt"
 
@@ -68,6 +68,7 @@ def open_run(path: Path, new: bool = False) -> Iterator[None]:
     except OSError as error:
         raise InputError(f"{path}: cannot be made: {error.strerror}") from None
     with locked(path):
+        (require_new if new else require_own)(path)  # another process may have written here before the lock
         handler = logging.FileHandler(path / LOG, mode="w" if new else "a", encoding="utf-8")
         handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
         logging.getLogger("plogicnet").addHandler(handler)
@@ -84,7 +85,9 @@ def resumed_run(path: Path, settings: Mapping[str, object]) -> Iterator[Unfinish
     """Opens a run where its training stopped; a complete one only where the settings ask for more EM iterations."""
     require_begun(path)
     own = read_config(path)
-    if state_of(path) is State.COMPLETE and own.with_values(settings).em.iterations <= own.em.iterations:
+    asked = own.with_values(settings)
+    system_of(asked).check(asked)  # before the run is changed
+    if state_of(path) is State.COMPLETE and asked.em.iterations <= own.em.iterations:
         with suppress(OSError), locked(path):  # a disk may be read-only
             tidy(path)
         more = f"`plogicnet resume {path} --set em.iterations={own.em.iterations + 1}` adds an EM iteration"
@@ -100,4 +103,9 @@ def resumed_run(path: Path, settings: Mapping[str, object]) -> Iterator[Unfinish
 
 def saving(path: Path, graph: KnowledgeGraph, candidates: int, hooks: Hooks) -> Hooks:
     """The same hooks, which also save the training in a run directory: each EM iteration, and the current E-step."""
-    return replace(hooks, save=partial(keep, path, graph, candidates), checkpoint=Checkpoint(path / E_STEP))
+
+    def save(now: Outcome, best: Outcome) -> None:
+        keep(path, graph, candidates, now, best)
+        hooks.save(now, best)
+
+    return replace(hooks, save=save, checkpoint=hooks.checkpoint or Checkpoint(path / E_STEP))

@@ -1,4 +1,4 @@
-"""The order in which the files of a run are written; only its log and the checkpoint of an E-step are written elsewhere.
+"""The order in which the files of a run are written; its log and the checkpoint of an E-step are written elsewhere.
 
 A file with checksums is written after the files that it vouches for, and removed before one of them changes.
 """

@@ -156,7 +156,10 @@ def in_use(directory: Path) -> bool:
     with suppress(OSError):
         if (directory / LOCK).is_file():  # opening a pipe would block
             with (directory / LOCK).open("rb") as lock:
-                return _take(lock.fileno(), wait=False) is False
+                end = time.monotonic() + PATIENCE  # another reader may hold it for a moment
+                while (taken := _take(lock.fileno(), wait=False)) is False and time.monotonic() < end:
+                    time.sleep(0.05)
+                return taken is False
     return False
 
 

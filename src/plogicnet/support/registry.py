@@ -53,7 +53,13 @@ class Registry(Generic[T]):
         entry = self._entries[found]
         if isinstance(entry, str):
             module, _, attribute = entry.partition(":")
-            entry = self._entries[found] = getattr(import_module(module), attribute)
+            try:
+                entry = self._entries[found] = getattr(import_module(module), attribute)
+            except (ImportError, AttributeError) as error:
+                raise InputError(
+                    f"{self.kind} {found!r}: its entry point {entry} ({self.group}) cannot be loaded: {error}; mend or"
+                    " uninstall the package that declares it"
+                ) from error
         return cast("T", entry)
 
     def unknown(self, name: str) -> InputError:

@@ -8,6 +8,7 @@ Only the callbacks of `asyncio.Protocol` and the application's call are used for
 """
 
 import asyncio
+import json
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -111,5 +112,13 @@ class Connections:
                     super().data_received(data)
                 except h11.LocalProtocolError:  # the client broke the protocol in the middle of an answer
                     self.opened[1].abort()
+
+            def send_400_response(self, msg: str) -> None:
+                body = json.dumps({"error": msg}).encode()
+                headers = [("content-type", "application/json"), ("content-length", str(len(body)))]
+                headers.append(("connection", "close"))
+                for event in (h11.Response(status_code=400, headers=headers), h11.Data(data=body), h11.EndOfMessage()):
+                    self.transport.write(self.conn.send(event) or b"")
+                self.transport.close()
 
         return Reporting

@@ -5,7 +5,7 @@ import hashlib
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -38,6 +38,7 @@ NO_SCORE = float("nan")
 Loss = Callable[[int], Tensor]
 
 
+@runtime_checkable
 class VectorGuide(Guide, Protocol):
     """A guide of vectors: a further term of each step's loss, and bounds."""
 
@@ -76,7 +77,7 @@ class VectorModel:
             raise InputError("neural.kernels: fused steps need a GPU; use --device cuda, or neural.kernels=auto")
         self.geometry = make_geometry(settings, self.device)
         self.entities, self.relations = entities, relations
-        self.slope, self.offset, self.seed = 1.0, 0.0, 0
+        self.slope, self.offset = 1.0, 0.0
         width, relation_width = self.geometry.widths
         self.entity = torch.zeros(entities, width, device=self.device)
         self.relation = torch.zeros(relations * (1 + self.geometry.reciprocal), relation_width, device=self.device)
@@ -87,8 +88,9 @@ class VectorModel:
     def of(cls, graph: KnowledgeGraph, config: Config, guide: Guide | None = None) -> "VectorModel":
         """The model of a graph that the settings describe."""
         settings = VectorSettings.of(config.neural)
-        given: VectorGuide | None = guide  # type: ignore[assignment] # systems choose the model that they guide
-        return cls(len(graph.entities), len(graph.relations), settings, config.device, given, graph)
+        if guide is not None and not isinstance(guide, VectorGuide):
+            raise InputError(f"neural.model={settings.model} cannot take the guide of system={config.system}")
+        return cls(len(graph.entities), len(graph.relations), settings, config.device, guide, graph)
 
     def bind(self, graph: KnowledgeGraph) -> "VectorModel":
         """The same vectors over a graph with more facts; entities that it has besides have no vector."""
@@ -126,7 +128,7 @@ class VectorModel:
         validate: Validate | None = None,
         checkpoint: Checkpoint | None = None,
     ) -> None:
-        """Trains by the recipe of the settings; see `Neural model.fit`.
+        """Trains by the recipe of the settings; see `NeuralModel.fit`.
 
         Example:
             >>> model = VectorModel(3, 1, VectorSettings(model="ComplEx", recipe="one_vs_all", dim=4, steps=2, batch=2))
@@ -134,7 +136,6 @@ class VectorModel:
         """
         if not len(examples.positives):
             raise InputError("there is no triple to learn from: train must hold at least one")
-        self.seed = seed
         if not warm:
             self._initialise(seed)
         self._put_in_bounds()
@@ -229,7 +230,7 @@ class VectorModel:
         return self.geometry.pair(self._query(b), embedding(b.answer, self.entity))
 
     def _query(self, b: Queries, dropout: tuple[int, int] | None = None) -> Tensor:
-        # `neural model` gathers rows as indexing does, but adds up gradients in the same order on any number of threads
+        # `embedding` gathers rows as indexing does, but adds up gradients in the same order on any number of threads
         inputs = [embedding(b.known, self.entity), self._relation(b)]
         rate = self.settings.dropout
         if dropout and rate:
@@ -249,8 +250,9 @@ class VectorModel:
             return scores
         if self.graph is None:
             raise ValueError("hide_self needs a model that is bound to a graph")
-        own = TripleSet.of(self.graph.train, self.entities)
-        hidden = cross_fitted_scores(self, own.triples, self.seed)
+        scorable = ~self.unscorable[self.graph.train[:, [HEAD, TAIL]]].any(axis=1)
+        own = TripleSet.of(self.graph.train[scorable], self.entities)
+        hidden = self._scaled(cross_fitted_scores(self, own.triples, seed=0))
         rows = torch.from_numpy(own.find(triples)).to(self.device)
         return torch.where(rows >= 0, hidden[rows.clamp_min(0)], scores)
 

@@ -213,6 +213,7 @@ def dense(settings: VectorSettings) -> list[Tables]:
     return after
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("model", "penalty"), [("TransE", 0.0), ("RotatE", 0.0), ("ComplEx", 0.01), ("DistMult", 0.0)])
 @hypothesis_settings(max_examples=2, deadline=None)
 @given(pauses=st.dictionaries(st.integers(0, SPARSE.steps - 1), st.booleans(), max_size=4))

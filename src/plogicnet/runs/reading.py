@@ -166,7 +166,9 @@ def _undisturbed(path: Path) -> Iterator[None]:
         yield
     except (InputError, FileNotFoundError) as found:
         error = found
-    if _published(path) != before or (error is not None and in_use(path)):
+    in_writing = error is not None and in_use(path)  # asked first: the writer may end meanwhile
+    appeared = error is None and before is None  # and may be gone and rewritten by now
+    if in_writing or appeared or _published(path) != before:
         raise InputError(f"{path}: another process is writing here; try again when it is done") from error
     if error is not None:
         raise error

@@ -1,7 +1,7 @@
-# make demo   the whole story on the built-in family graph
-# make test   linters, types and the tests; make test-all adds the slow ones
-# make dist   wheel and sdist, tried in an empty environment; make licences, make fuzz, make torture: see CONTRIBUTING.md
-# Each makes .venv and installs what it needs; a second call is quick.
+# make demo   train, evaluate and explain on the built-in family graph
+# make test   linters, type checks and tests; make test-all adds the slow tests
+# make dist   wheel and sdist, tested in an empty environment; make licences, make fuzz, make torture: see CONTRIBUTING.md
+# The first call creates .venv and installs the dependencies.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -34,7 +34,7 @@ format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# The wheel is made from the sdist, so that the sdist is whole; then tried where nothing else is installed.
+# Builds the wheel from the sdist, which checks that the sdist is complete, and tests it in an empty environment.
 dist: $(VENV)/.dev
 	rm -rf dist
 	$(BIN)/python -m build --no-isolation
@@ -42,7 +42,7 @@ dist: $(VENV)/.dev
 	dist/empty/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt dist/*.whl
 	cd dist && PYTHONPATH= empty/bin/plogicnet demo --json > demo.json
 	cd dist && PYTHONPATH= empty/bin/plogicnet data list
-	@cd dist && empty/bin/python -c "import json; print('demo from the wheel: MRR', json.load(open('demo.json'))['test']['plogicnet*']['mrr'])"
+	@cd dist && empty/bin/python -c "import json; print('demo with the wheel: MRR', json.load(open('demo.json'))['test']['plogicnet*']['mrr'])"
 	rm -rf dist/empty
 
 licences: $(VENV)/.dev
@@ -62,7 +62,7 @@ $(VENV)/.core: pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.core
-	@echo "installing the tools for testing into $(VENV)" >&2
+	@echo "installing the development tools into $(VENV)" >&2
 	@$(INSTALL) --editable '.[dev]'
 	@touch $@
 

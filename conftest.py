@@ -1,4 +1,4 @@
-"""Kernels run through Triton's interpreter where there is no GPU, and are left out where there is no Triton."""
+"""Run the kernels in Triton's interpreter if no GPU is available, and skip them if Triton is not installed."""
 
 import os
 from importlib.util import find_spec

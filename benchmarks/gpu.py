@@ -1,13 +1,13 @@
-"""The GPU kernels: checked against float64, timed beside their floors, a training step beside eager and torch.compile.
+"""Times of GPU kernels, compared with lower bounds, and of a training step, compared with eager mode and torch.compile.
 
-    python benchmarks/gpu.py --check            every kernel against the plain formula, no timing
-    python benchmarks/gpu.py --check --quick    the same for small sizes alone, as compute-sanitizer can bear them
-    python benchmarks/gpu.py --quick --out F    kernels and fused steps only
-    python benchmarks/gpu.py --out F            all of it, with eager and torch.compile
-    python benchmarks/gpu.py --tune --out F     tile shapes of the distance and gradient kernels
-    python benchmarks/gpu.py --whole --out F    ranking FB15k's test set, and two EM iterations on WN18RR and FB15k
+    python benchmarks/gpu.py --check            compare every kernel with the plain formula in float64, without timing
+    python benchmarks/gpu.py --check --quick    the same for small sizes only, for compute-sanitizer
+    python benchmarks/gpu.py --quick --out F    time only kernels and fused training steps
+    python benchmarks/gpu.py --out F            time everything, including eager mode and torch.compile
+    python benchmarks/gpu.py --tune --out F     time tile shapes of the distance and gradient kernels
+    python benchmarks/gpu.py --whole --out F    time ranking FB15k's test set, and two EM iterations on WN18RR and FB15k
 
-A part that fails prints its error and the rest goes on. Needs src on PYTHONPATH, or an installed plogicnet.
+A part that fails prints its error, and the other parts still run.
 """
 
 import argparse
@@ -38,18 +38,18 @@ from plogicnet.neural.vectors.models import make_geometry
 from plogicnet.neural.vectors.settings import VectorSettings
 
 DEVICE = "cuda"
-LANES_A_SECOND = 132 * 128 * 1.98e9
-"""Float32 instructions of an H200; reciprocal roots are made at an eighth of it."""
+LANES_PER_SECOND = 132 * 128 * 1.98e9
+"""Float32 instructions per second of an H200; reciprocal roots have an eighth of this rate."""
 MATRIX_UNITS = 400e12
-"""Operations a second of its matrix units in TF32, as they come out in large products."""
+"""Operations per second of its matrix units in TF32, measured on large products."""
 MODELS = ("TransE", "RotatE", "DistMult", "ComplEx")
 BANDWIDTH = 4.3e12
-"""Bytes copied a second on one, read and written; measured again below."""
+"""Bytes read and written per second by a copy on an H200; measured again below."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """Sizes of a data set with its settings; triples are drawn at random."""
+    """The sizes of a data set, with settings and random triples."""
 
     name: str
     entities: int
@@ -59,7 +59,7 @@ class Case:
 
     @property
     def examples(self) -> Examples:
-        """Random distinct triples of these sizes."""
+        """Distinct random triples of these sizes."""
         rng = np.random.default_rng(0)
         n, e, r = self.triples, self.entities, self.relations
         keys = np.unique(rng.integers(0, e * r * e, int(n * 1.01) + 10))
@@ -67,7 +67,7 @@ class Case:
         return Examples.of(np.stack([keys // (r * e), keys // e % r, keys % e], 1).astype(np.int64))
 
     def tables(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Random vectors as training begins with."""
+        """Return random initial vectors."""
         generator, geometry = torch.Generator().manual_seed(0), make_geometry(self.settings)
         sizes = zip((self.entities, self.relations), geometry.widths, strict=True)
         entity, relation = (geometry.initial(size, generator).to(DEVICE) for size in sizes)
@@ -75,7 +75,10 @@ class Case:
 
 
 def case(name: str, model: str) -> Case:
-    """WN18RR's or FB15k's sizes with the paper's settings: DistMult has twice the dimensions, and both a penalty."""
+    """Return WN18RR's or FB15k's sizes with the paper's settings.
+
+    DistMult has twice the dimension. DistMult and ComplEx have a penalty.
+    """
     product = model in ("DistMult", "ComplEx")
     dims = 2 if model == "DistMult" else 1
     if name == "WN18RR":
@@ -89,21 +92,21 @@ def case(name: str, model: str) -> Case:
 
 
 def small(model: str) -> Case:
-    """Sizes that are multiples of nothing."""
+    """Return small sizes that do not fill tiles."""
     s = VectorSettings(model=model, dim=37, batch=101, negatives=67, share_negatives=23, gamma=6.0, steps=1000)
     return Case(f"{model} odd sizes", 211, 5, 1_003, s)
 
 
 @contextmanager
-def precision(of: str) -> Iterator[None]:
-    """Matrix products in TF32 or in full float32, as a training would have them."""
-    torch.backends.cuda.matmul.allow_tf32 = of == "tf32"
+def precision(name: str) -> Iterator[None]:
+    """Compute matrix products in TF32 or in full float32, as in training."""
+    torch.backends.cuda.matmul.allow_tf32 = name == "tf32"
     yield
     torch.backends.cuda.matmul.allow_tf32 = False
 
 
 def graph_time(call: Callable[[], object], inner: int = 10, repeats: int = 20) -> float:
-    """Median seconds of a call: so many in a captured graph, so that launching them leaves no gaps."""
+    """Return the median seconds of a call, from `inner` calls in a CUDA graph without launch gaps."""
     for _ in range(3):
         call()
     torch.cuda.synchronize()
@@ -115,7 +118,7 @@ def graph_time(call: Callable[[], object], inner: int = 10, repeats: int = 20) -
 
 
 def event_time(call: Callable[[], object], repeats: int = 20, warm: int = 3) -> float:
-    """Median seconds between events around a call."""
+    """Return the median seconds of a call, from CUDA events."""
     for _ in range(warm):
         call()
     times = []
@@ -129,19 +132,19 @@ def event_time(call: Callable[[], object], repeats: int = 20, warm: int = 3) -> 
     return float(statistics.median(times))
 
 
-# the plain formula: reference of the checks (float64) and peer of the timings (float32)
+# the plain formula: reference of the checks (float64) and baseline of the timings (float32)
 
 
-def plain_distance(apart: torch.Tensor, modulus: bool) -> torch.Tensor:
-    """The distance of given differences."""
+def plain_distance(difference: torch.Tensor, modulus: bool) -> torch.Tensor:
+    """Return the distances from differences."""
     if not modulus:
-        return apart.abs().sum(-1)
-    re, im = apart.chunk(2, dim=-1)
+        return difference.abs().sum(-1)
+    re, im = difference.chunk(2, dim=-1)
     return (re * re + im * im).sqrt().sum(-1)
 
 
 def plain_geometry(s: VectorSettings) -> Geometry:
-    """A model's formula."""
+    """Return a model's plain geometry."""
     return make_geometry(replace(s, kernels="plain"))
 
 
@@ -149,7 +152,7 @@ def plain_loss(
     entity: torch.Tensor,
     relation: torch.Tensor,
     known: torch.Tensor,
-    between: torch.Tensor,
+    relation_ids: torch.Tensor,
     answer: torch.Tensor,
     weight: torch.Tensor,
     negative: torch.Tensor,
@@ -159,8 +162,8 @@ def plain_loss(
     tail: bool,
     cdist: bool = False,
 ) -> torch.Tensor:
-    """The self-adversarial loss of a batch in chunks, by broadcasting (or cdist), or by matrix products."""
-    query = geometry.query(entity[known], relation[between], "tail" if tail else "head")
+    """Return the self-adversarial loss of a batch in chunks, by broadcasting, cdist or matrix products."""
+    query = geometry.query(entity[known], relation[relation_ids], "tail" if tail else "head")
     positive = geometry.pair(query, entity[answer])
     candidates = entity[negative]
     if s.model in ("DistMult", "ComplEx"):
@@ -176,9 +179,9 @@ def plain_loss(
 
 
 class Plain:
-    """A training step by the plain formula, all of it on the device, in eager mode or its loss and gradients compiled.
+    """A training step with the plain formula on the device, in eager mode or with compiled loss and gradients.
 
-    Compiled together with the draws, or as CUDA graphs, torch 2.11 stopped with an error of its own on an H200.
+    torch 2.11 failed on an H200 when the draws were compiled too, or when CUDA graphs were used.
     """
 
     def __init__(self, c: Case, compiled: bool) -> None:
@@ -193,33 +196,33 @@ class Plain:
         self.keys = {tail: self.keys_of(h, r, t, tail).sort()[0] for tail in (True, False)}
         self.loss: Callable[..., torch.Tensor] = plain_loss
         if compiled:
-            torch._dynamo.reset()  # else the shapes of earlier cases use up its limit
+            torch._dynamo.reset()  # otherwise earlier shapes count towards its recompilation limit
             self.loss = torch.compile(plain_loss, dynamic=False)
         self.number = 0
 
     def keys_of(self, h: torch.Tensor, r: torch.Tensor, t: torch.Tensor, tail: bool) -> torch.Tensor:
-        """Sortable keys of triples."""
+        """Return sortable keys of triples."""
         known, answer = (h, t) if tail else (t, h)
         return (r * self.entities + known) * self.entities + answer
 
     def loss_of_batch(self, entity: torch.Tensor, relation: torch.Tensor, tail: bool) -> torch.Tensor:
-        """Draws a batch, filters its negatives, and scores it."""
+        """Draw a batch, filter its negatives and return its loss."""
         s = self.s
         chunks = s.batch // s.share_negatives
         rows = torch.randint(len(self.positives), (chunks, s.share_negatives), device=DEVICE)
         h, r, t = self.positives[rows].unbind(-1)
         known, answer = (h, t) if tail else (t, h)
         negative = torch.randint(self.entities, (chunks, s.negatives), device=DEVICE)
-        wanted = (r[:, :, None] * self.entities + known[:, :, None]) * self.entities + negative[:, None]
+        candidate_keys = (r[:, :, None] * self.entities + known[:, :, None]) * self.entities + negative[:, None]
         keys = self.keys[tail]
-        usable = keys[torch.searchsorted(keys, wanted).clamp(max=len(keys) - 1)] != wanted
+        usable = keys[torch.searchsorted(keys, candidate_keys).clamp(max=len(keys) - 1)] != candidate_keys
         weight = torch.ones(chunks, s.share_negatives, device=DEVICE)
         return self.loss(
             entity, relation, known, r, answer, weight, negative, usable, s, self.geometry, tail, self.cdist
         )
 
     def __call__(self) -> None:
-        """One step."""
+        """Perform one step."""
         tail = self.number % 2 == 0
         self.number += 1
         self.adam.zero_grad()
@@ -231,59 +234,59 @@ class Plain:
 # checks
 
 
-def gap(found: torch.Tensor, expected: torch.Tensor) -> float:
-    """‖found - expected‖ / ‖expected‖; a number that is none stays none."""
-    return float((found.double() - expected).norm() / expected.norm().clamp_min(1e-300))
+def gap(actual: torch.Tensor, expected: torch.Tensor) -> float:
+    """Return ‖actual - expected‖ / ‖expected‖; NaN stays NaN."""
+    return float((actual.double() - expected).norm() / expected.norm().clamp_min(1e-300))
 
 
 def check_cross(modulus: bool, lead: tuple[int, ...], n: int, m: int, dim: int) -> str:
-    """Values and both gradients against float64, uninitialised memory filled with NaN."""
+    """Compare values and both gradients with float64; uninitialised memory is filled with NaN."""
     from plogicnet.neural.vectors.kernels.cross import l1_cross, modulus_cross
 
     width = dim * (2 if modulus else 1)
-    # on two lattices that never meet: the sign of an exact tie is nobody's
+    # values on two disjoint grids: the gradient is undefined at exact ties
     queries = (torch.randn(*lead, n, width) * 1024).round().to(DEVICE) / 1024
     candidates = (torch.randn(*lead, m, width) * 1024).round().to(DEVICE) / 1024 + 1 / 2048
     slope = torch.randn(*lead, n, m).to(DEVICE)
     torch.use_deterministic_algorithms(True, warn_only=True)
-    own = [x.clone().requires_grad_() for x in (queries, candidates)]
-    found = (modulus_cross if modulus else l1_cross)(*own)
-    found.backward(slope)  # type: ignore[no-untyped-call]
+    tensors = [x.clone().requires_grad_() for x in (queries, candidates)]
+    actual = (modulus_cross if modulus else l1_cross)(*tensors)
+    actual.backward(slope)  # type: ignore[no-untyped-call]
     torch.use_deterministic_algorithms(False)
     wide = (queries.double().requires_grad_(), candidates.double().requires_grad_())
     expected = plain_distance(wide[0][..., :, None, :] - wide[1][..., None, :, :], modulus)
     expected.backward(slope.double())  # type: ignore[no-untyped-call]
-    worst = float(((found - expected).abs() / expected.abs()).max().detach())
-    gaps = [gap(a.grad, b.grad) for a, b in zip(own, wide, strict=True)]  # type: ignore[arg-type]
+    worst = float(((actual - expected).abs() / expected.abs()).max().detach())
+    gaps = [gap(a.grad, b.grad) for a, b in zip(tensors, wide, strict=True)]  # type: ignore[arg-type]
     verdict = "ok" if worst < 1e-5 and all(g < 1e-4 for g in gaps) else "WRONG"
     return f"{verdict}  worst value {worst:.1e}, gradients {gaps[0]:.1e} {gaps[1]:.1e}"
 
 
 def check_step(c: Case, step: int) -> str:
-    """Loss and gradients of a drawn batch against float64 autograd, then Adam against torch's."""
+    """Compare loss and gradients of a drawn batch with float64 autograd, then Adam with its formula."""
     from plogicnet.neural.vectors.kernels.step import FusedSteps
 
     entity, relation = c.tables()
-    s = replace(c.settings, regularization=0.0)  # it is no part of the drawn gradients; `waiting` has it
+    s = replace(c.settings, regularization=0.0)  # the gradients do not include the penalty; `check_waiting` covers it
     trainer = FusedSteps(entity, relation, c.examples, s, seed=1)
     trainer.number.fill_(step)
     trainer.draw()
-    trainer.learn()
-    shape = (trainer.chunks, trainer.share)
-    known, between, answer = (x.long().view(shape) for x in (trainer.known, trainer.between, trainer.answer))
+    trainer.compute_gradients()
+    shape = (trainer.chunks, trainer.chunk_size)
+    known, relation_ids, answer = (x.long().view(shape) for x in (trainer.known, trainer.relation_ids, trainer.answer))
     negative, tail = trainer.negative.long(), step % 2 == 0
     h, r, t = torch.from_numpy(c.examples.positives).to(DEVICE).unbind(1)
     pair = (h, t) if tail else (t, h)
     keys = ((r * c.entities + pair[0]) * c.entities + pair[1]).sort()[0]
-    wanted = (between[:, :, None] * c.entities + known[:, :, None]) * c.entities + negative[:, None]
-    usable = ~torch.isin(wanted, keys)
+    candidate_keys = (relation_ids[:, :, None] * c.entities + known[:, :, None]) * c.entities + negative[:, None]
+    usable = ~torch.isin(candidate_keys, keys)
     wide = (entity.double().requires_grad_(), relation.double().requires_grad_())
     weight = trainer.weight.double().view(shape)
-    loss = plain_loss(*wide, known, between, answer, weight, negative, usable, s, plain_geometry(s), tail)
+    loss = plain_loss(*wide, known, relation_ids, answer, weight, negative, usable, s, plain_geometry(s), tail)
     loss.backward()  # type: ignore[no-untyped-call]
     gaps = [gap(a, b.grad) for a, b in zip((trainer.d_entity, trainer.d_relation), wide, strict=True)]  # type: ignore[arg-type]
     value = abs(trainer.loss() / loss.item() - 1)
-    drawn = set(map(tuple, torch.stack([known, between, answer], -1).view(-1, 3).tolist()))
+    drawn = set(map(tuple, torch.stack([known, relation_ids, answer], -1).view(-1, 3).tolist()))
     facts = set(map(tuple, c.examples.positives.tolist()))
     real = sum(((k, b, a) if tail else (a, b, k)) in facts for k, b, a in drawn) / len(drawn)
     before, gradient = entity.double(), trainer.d_entity.double()
@@ -301,34 +304,34 @@ def check_step(c: Case, step: int) -> str:
 
 
 def check_tf32(c: Case) -> str:
-    """How far gradients by the matrix units are from those in full float32, of the same batch."""
+    """Compare gradients in TF32 with those in full float32, for the same batch."""
     from plogicnet.neural.vectors.kernels.step import FusedSteps
 
     trainers = [FusedSteps(*c.tables(), c.examples, c.settings, seed=1) for _ in range(2)]
-    for trainer, of in zip(trainers, ("float32", "tf32"), strict=True):
+    for trainer, name in zip(trainers, ("float32", "tf32"), strict=True):
         trainer.draw()
-        with precision(of):
-            trainer.learn()
+        with precision(name):
+            trainer.compute_gradients()
     full, rounded = trainers
     gaps = [gap(getattr(rounded, x), getattr(full, x).double()) for x in ("d_entity", "d_relation", "losses")]
     verdict = "ok" if all(g < 1e-2 for g in gaps) else "WRONG"
     return f"{verdict}  gradients {gaps[0]:.1e} {gaps[1]:.1e}, losses {gaps[2]:.1e}"
 
 
-def taken(trainer: Any, steps: int) -> None:
-    """Takes so many steps; what number they have matters only for the fall of the rate."""
+def run_steps(trainer: Any, steps: int) -> None:
+    """Perform some steps; the number of a step only matters for the restart half-way."""
     for _ in range(steps):
         trainer.step(0)
 
 
 def check_graph(c: Case) -> str:
-    """Replayed steps against the same steps launched one by one."""
+    """Compare replayed steps with the same steps launched one by one."""
     from plogicnet.neural.vectors.kernels.step import FusedSteps
 
     trainers = [FusedSteps(*c.tables(), c.examples, c.settings, seed=1) for _ in range(2)]
-    taken(trainers[0], 33)
+    run_steps(trainers[0], 33)
     for _ in range(33):
-        trainers[1].one()
+        trainers[1].run_kernels()
     steps = [int(t.number) for t in trainers]
     same = [torch.equal(getattr(trainers[0], name), getattr(trainers[1], name)) for name in ("negative", "known")]
     for trainer in trainers:
@@ -340,7 +343,7 @@ def check_graph(c: Case) -> str:
 
 
 def check_waiting(c: Case) -> str:
-    """Updates put off against updates made at once, from one gradient on and through a hundred steps without any."""
+    """Compare deferred with immediate updates, over a hundred steps after one gradient."""
     from plogicnet.neural.vectors.kernels.step import FusedSteps
 
     trainers = [FusedSteps(*c.tables(), c.examples, c.settings, seed=1) for _ in range(2)]
@@ -360,19 +363,19 @@ def check_waiting(c: Case) -> str:
 
 
 def check_learning(c: Case) -> str:
-    """The loss falls in training."""
+    """Check that the loss falls in training."""
     from plogicnet.neural.vectors.kernels.step import FusedSteps
 
     trainer = FusedSteps(*c.tables(), c.examples, c.settings, seed=1)
-    taken(trainer, 1)
+    run_steps(trainer, 1)
     first = trainer.loss()
-    taken(trainer, 1499)
+    run_steps(trainer, 1499)
     last = trainer.loss()
     return f"{'ok' if math.isfinite(last) and last < first else 'WRONG'}  loss {first:.4f} then {last:.4f}"
 
 
 def checks(quick: bool) -> Iterator[tuple[str, Callable[[], object]]]:
-    """All checks by name; of small sizes alone, if quick."""
+    """Yield all checks by name; with `quick`, only for small sizes."""
     for modulus in (False, True):
         for lead, n, m, dim in (
             ((), 1, 1, 1),
@@ -403,7 +406,7 @@ def checks(quick: bool) -> Iterator[tuple[str, Callable[[], object]]]:
 
 
 def measure_copy() -> dict[str, float]:
-    """Bytes a second of a large copy, read and written."""
+    """Return the bytes per second read and written by a large copy."""
     source = torch.randn(1 << 28, device=DEVICE)
     target = torch.empty_like(source)
     seconds = event_time(lambda: target.copy_(source))
@@ -418,19 +421,19 @@ PARTS = {
     "loss": ("loss_kernel",),
     "products": ("void cutlass", "sm80", "sm90", "nvjet", "cutlass", "void gemm", "cublas"),
     "gathered, added": ("void at::native",),
-    "spread": ("spread_kernel",),
-    "Adam": ("bring_kernel",),
+    "spread": ("scatter_kernel",),
+    "Adam": ("apply_pending_kernel",),
 }
 
 
 def in_situ(trainer: Any, steps: int = 50) -> dict[str, float]:
-    """Microseconds a step of each part while whole steps run one after the other, by the profiler."""
+    """Return the microseconds per step of each part while whole steps run, from the profiler."""
     from torch.profiler import ProfilerActivity, profile
 
     torch.cuda.synchronize()
     with profile(activities=[ProfilerActivity.CUDA]) as profiler:
         for _ in range(steps):
-            trainer.one()
+            trainer.run_kernels()
         torch.cuda.synchronize()
     spans = sorted(
         (event.time_range.start, event.name, float(event.time_range.elapsed_us()))
@@ -440,7 +443,7 @@ def in_situ(trainer: Any, steps: int = 50) -> dict[str, float]:
     totals: dict[str, float] = {}
     turn = 0
     for _, kernel, us in spans:
-        if kernel.startswith("gradient_kernel"):  # a step's first is the queries'
+        if kernel.startswith("gradient_kernel"):  # a step launches it for the queries first
             part = ("queries' gradients", "negatives' gradients")[turn % 2]
             turn += 1
         else:
@@ -450,41 +453,41 @@ def in_situ(trainer: Any, steps: int = 50) -> dict[str, float]:
 
 
 def kernel_rows(c: Case) -> Iterator[tuple[str, Callable[[], dict[str, float]]]]:
-    """Each kernel of a step: bytes, instructions, floor and time, alone (in a graph of repeats) and in situ."""
+    """Yield each kernel's bytes, instructions, lower bound and time, isolated (in a graph) and within whole steps."""
     from plogicnet.neural.vectors.kernels.step import FusedSteps
 
     trainer = FusedSteps(*c.tables(), c.examples, c.settings, seed=1)
-    taken(trainer, 200)
+    run_steps(trainer, 200)
     situ = in_situ(trainer)
-    trainer.number.sub_(1)  # the last step's draws stand, and may be brought again and again
+    trainer.number.sub_(1)  # keep the last step's draws, so that their updates can be repeated
     fresh = int((trainer.since < trainer.number).sum()), int((trainer.since_relation < trainer.number).sum())
-    s, of = c.settings, trainer.comparison
+    s, comparison = c.settings, trainer.comparison
     product, modulus = s.model in ("DistMult", "ComplEx"), s.model == "RotatE"
     w, b, n = trainer.entity.shape[1], trainer.slots, trainer.negative.numel()
     terms = float(b) * s.negatives * s.dim
-    splits, back = len(of.out), len(of.d_query)
-    root = 8 if modulus else 0  # a reciprocal root is made at an eighth of the rate
+    splits, back = len(comparison.out), len(comparison.d_query)
+    root = 8 if modulus else 0  # a reciprocal root has an eighth of the rate
     forward_ops, back_ops = (max(5.0, root), max(7.0, root)) if modulus else (2.0, 2.0)
-    if product:  # a multiplication and an addition of each coordinate, in the matrix units' own time
-        forward_ops = back_ops = 2 * w / s.dim * LANES_A_SECOND / MATRIX_UNITS
+    if product:  # a multiplication and an addition per coordinate, on the matrix units
+        forward_ops = back_ops = 2 * w / s.dim * LANES_PER_SECOND / MATRIX_UNITS
     rows: dict[str, tuple[Callable[[], object], float, float]] = {
-        "Adam": (trainer.bring, 4.0 * 8 * (fresh[0] * w + fresh[1] * trainer.relation.shape[1]), 0),
+        "Adam": (trainer.apply_pending, 4.0 * 8 * (fresh[0] * w + fresh[1] * trainer.relation.shape[1]), 0),
         "draw": (trainer.draw, 4.0 * (3 * b + n) * 2, 0),
         "queries": (trainer.make_queries, 4.0 * b * w * 2 + 4.0 * b * s.dim, 0),
-        "lay out": (of.lay_out, 4.0 * (n + b * (not product)) * w * 2, 0),
-        "compared": (of.compare, 4.0 * ((n + b) * w + splits * b * s.negatives), terms * forward_ops),
-        "loss": (trainer.weigh, 4.0 * ((splits + 2) * b * s.negatives), 0),
+        "lay out": (comparison.lay_out, 4.0 * (n + b * (not product)) * w * 2, 0),
+        "compared": (comparison.compare, 4.0 * ((n + b) * w + splits * b * s.negatives), terms * forward_ops),
+        "loss": (trainer.compute_loss, 4.0 * ((splits + 2) * b * s.negatives), 0),
         "queries' gradients": (
-            of.learn_queries,
+            comparison.query_gradients,
             4.0 * (n * w + b * w * (1 + back) + b * s.negatives),
             terms * back_ops,
         ),
         "negatives' gradients": (
-            of.learn_negatives,
+            comparison.negative_gradients,
             4.0 * (n * w * (4 if product else 3) + b * w + b * s.negatives),
             terms * back_ops,
         ),
-        "spread": (trainer.spread, 4.0 * b * (w * (back + 6) + 2 * s.dim), 0),
+        "spread": (trainer.scatter_gradients, 4.0 * b * (w * (back + 6) + 2 * s.dim), 0),
     }
     yield "in situ", lambda: {**situ, "sum": sum(situ.values()), "entities_brought": fresh[0]}
     for name, (call, moved, instructions) in rows.items():
@@ -492,7 +495,7 @@ def kernel_rows(c: Case) -> Iterator[tuple[str, Callable[[], dict[str, float]]]]
         def row(
             name: str = name, call: Callable[[], object] = call, moved: float = moved, ops: float = instructions
         ) -> dict[str, float]:
-            floor = max(moved / BANDWIDTH, ops / LANES_A_SECOND)
+            floor = max(moved / BANDWIDTH, ops / LANES_PER_SECOND)
             seconds = graph_time(call)
             inside = {"in_situ_us": situ[name]} if name in situ else {}
             measured = situ.get(name, seconds * 1e6)
@@ -509,14 +512,14 @@ def kernel_rows(c: Case) -> Iterator[tuple[str, Callable[[], dict[str, float]]]]
 
 
 def step_rows(c: Case, quick: bool) -> Iterator[tuple[str, Callable[[], dict[str, float]]]]:
-    """A whole step: fused, and (unless quick) by the plain formula, eager and compiled."""
+    """Yield the times of a whole step: fused, and unless `quick` also eager and compiled."""
 
     def fused() -> dict[str, float]:
         from plogicnet.neural.vectors.kernels.step import FusedSteps
 
         trainer = FusedSteps(*c.tables(), c.examples, c.settings, seed=1)
-        taken(trainer, 101)
-        seconds = [event_time(lambda: taken(trainer, 200), repeats=5, warm=1) / 200 for _ in range(2)]
+        run_steps(trainer, 101)
+        seconds = [event_time(lambda: run_steps(trainer, 200), repeats=5, warm=1) / 200 for _ in range(2)]
         return {"us": seconds[0] * 1e6, "us_again": seconds[1] * 1e6, "loss": trainer.loss()}
 
     def plain(compiled: bool) -> dict[str, float]:
@@ -534,14 +537,14 @@ def step_rows(c: Case, quick: bool) -> Iterator[tuple[str, Callable[[], dict[str
 
 
 def measure_ranking(modulus: bool) -> dict[str, float]:
-    """2,048 queries against FB15k's entities at dim 1000; the whole test set has 118,142 queries."""
+    """Time 2,048 queries against FB15k's entities at dimension 1000; the whole test set has 118,142 queries."""
     from plogicnet.neural.vectors.kernels.cross import l1_cross, modulus_cross
 
     width = 2000 if modulus else 1000
     queries, entities = torch.randn(2048, width, device=DEVICE), torch.randn(14_951, width, device=DEVICE)
     call = modulus_cross if modulus else l1_cross
     seconds = event_time(lambda: call(queries, entities), repeats=5)
-    floor = 2048 * 14_951 * 1000 * (8 if modulus else 2) / LANES_A_SECOND
+    floor = 2048 * 14_951 * 1000 * (8 if modulus else 2) / LANES_PER_SECOND
     return {
         "us": seconds * 1e6,
         "floor_us": floor * 1e6,
@@ -551,24 +554,24 @@ def measure_ranking(modulus: bool) -> dict[str, float]:
 
 
 def measure_test_set() -> dict[str, float]:
-    """All of `evaluate`'s ranking: FB15k's test set, both sides, four systems, rules mined, random vectors of 1000."""
+    """Time ranking FB15k's test set as `evaluate` does, with mined rules and random vectors of dimension 1000."""
     from plogicnet.evaluation.ranking import rank
     from plogicnet.graph import open_graph
-    from plogicnet.grounding.rulebook import find_rules
-    from plogicnet.training.em import begin
+    from plogicnet.grounding.rulebook import collect_rules
+    from plogicnet.training.em import initial_state
     from plogicnet.training.hooks import Hooks
-    from plogicnet.training.selection import rankings
+    from plogicnet.training.selection import ranking_orders
 
     graph, settings = open_graph("fb15k"), config.Config(device="cuda").with_preset("paper/fb15k-transe")
-    found = find_rules(graph, settings, [])
-    start = begin(graph, settings, found.rules, found.constraints, Hooks())
+    mined = collect_rules(graph, settings, [])
+    start = initial_state(graph, settings, mined.rules, mined.constraints, Hooks())
     scores = start.rule_model.scores(graph)
     model: Any = start.neural
     model.entity.uniform_(-0.026, 0.026)
     seconds = {}
     for name, compared in (
-        ("neural", {"neural": rankings(settings, 0.5)["neural"]}),
-        ("all", rankings(settings, 0.5)),
+        ("neural", {"neural": ranking_orders(settings, 0.5)["neural"]}),
+        ("all", ranking_orders(settings, 0.5)),
     ):
         for attempt in ("first", "again"):
             torch.cuda.synchronize()
@@ -579,7 +582,7 @@ def measure_test_set() -> dict[str, float]:
 
 
 def measure_whole(name: str) -> dict[str, Any]:
-    """Two EM iterations with the paper's preset: reading, mining, training, evaluation on valid and test, all files."""
+    """Time two EM iterations with the paper's preset, from loading the graph to writing the run."""
     from plogicnet import PLogicNet
     from plogicnet.graph import open_graph
 
@@ -594,13 +597,13 @@ def measure_whole(name: str) -> dict[str, Any]:
 
 
 def tune_rows(c: Case) -> Iterator[tuple[str, Callable[[], dict[str, float]]]]:
-    """Tile shapes of the three heavy kernels."""
+    """Yield the times of tile shapes for the three slowest kernels."""
     from plogicnet.neural.vectors.kernels.cross import Backward, Forward, Tiling
     from plogicnet.neural.vectors.kernels.step import FusedSteps
 
     trainer = FusedSteps(*c.tables(), c.examples, c.settings, seed=1)
-    trainer.one()
-    of: Any = trainer.comparison
+    trainer.run_kernels()
+    comparison: Any = trainer.comparison
     s, modulus, device = c.settings, c.settings.model == "RotatE", trainer.entity.device
     for tile in (32, 64):
         for groups in (2, 4):
@@ -608,8 +611,10 @@ def tune_rows(c: Case) -> Iterator[tuple[str, Callable[[], dict[str, float]]]]:
                 for registers in (None, 128):
 
                     def forward(a: Any = (tile, groups, splits, registers)) -> dict[str, float]:
-                        call = Forward(trainer.chunks, trainer.share, s.negatives, s.dim, modulus, device, Tiling(*a))
-                        call.lay_out(trainer.query, None, call.queries, trainer.share)
+                        call = Forward(
+                            trainer.chunks, trainer.chunk_size, s.negatives, s.dim, modulus, device, Tiling(*a)
+                        )
+                        call.lay_out(trainer.query, None, call.queries, trainer.chunk_size)
                         call.lay_out(trainer.entity, trainer.negative, call.candidates, s.negatives)
                         return {"us": graph_time(call.distances, repeats=7) * 1e6}
 
@@ -619,16 +624,22 @@ def tune_rows(c: Case) -> Iterator[tuple[str, Callable[[], dict[str, float]]]]:
             for registers in (None, 128):
 
                 def negatives(a: Any = (tile, groups, 1, registers)) -> dict[str, float]:
-                    of.to_negatives = Backward(trainer.chunks, s.negatives, trainer.share, s.dim, modulus, Tiling(*a))
-                    return {"us": graph_time(of.learn_negatives, repeats=7) * 1e6}
+                    comparison.to_negatives = Backward(
+                        trainer.chunks, s.negatives, trainer.chunk_size, s.dim, modulus, Tiling(*a)
+                    )
+                    return {"us": graph_time(comparison.negative_gradients, repeats=7) * 1e6}
 
                 yield f"negatives' gradients tile {tile} groups {groups} registers {registers}", negatives
                 for splits in (8, 16):
 
                     def queries(a: Any = (tile, groups, splits, registers)) -> dict[str, float]:
-                        of.to_queries = Backward(trainer.chunks, trainer.share, s.negatives, s.dim, modulus, Tiling(*a))
-                        of.d_query = torch.empty(of.to_queries.splits, *trainer.query.shape, device=device)
-                        return {"us": graph_time(of.learn_queries, repeats=7) * 1e6}
+                        comparison.to_queries = Backward(
+                            trainer.chunks, trainer.chunk_size, s.negatives, s.dim, modulus, Tiling(*a)
+                        )
+                        comparison.d_query = torch.empty(
+                            comparison.to_queries.splits, *trainer.query.shape, device=device
+                        )
+                        return {"us": graph_time(comparison.query_gradients, repeats=7) * 1e6}
 
                     yield (
                         f"queries' gradients tile {tile} groups {groups} splits {splits} registers {registers}",
@@ -637,17 +648,17 @@ def tune_rows(c: Case) -> Iterator[tuple[str, Callable[[], dict[str, float]]]]:
 
 
 class Results:
-    """What was measured so far; a part that fails is written down as its error."""
+    """The results so far; a failed part is recorded with its error."""
 
     def __init__(self, out: Path | None) -> None:
         self.out, self.rows, self.failed = out, dict[str, Any](), 0
 
     def add(self, name: str, call: Callable[[], Any]) -> Any:
-        """Runs one part, prints it, and writes everything so far."""
+        """Run one part, print it and write all results so far."""
         start = time.perf_counter()
         try:
             value = call()
-        except Exception as error:  # every part is guarded: one card for a short time, many parts
+        except Exception as error:  # one failed part must not stop the others: GPU time is short
             value = {"error": f"{type(error).__name__}: {error}"[:2000]}
             self.failed += 1
             traceback.print_exc(limit=-4)
@@ -663,21 +674,21 @@ class Results:
         return value
 
     def all(self, prefix: str, make: Callable[[], Iterator[tuple[str, Callable[[], Any]]]]) -> None:
-        """Runs the parts that an iterator makes; one that cannot even begin is an error too."""
+        """Run all parts of an iterator; an error in the iterator itself is recorded too."""
 
-        def begin() -> dict[str, int]:
+        def run_all() -> dict[str, int]:
             count = 0
             for name, call in make():
                 self.add(f"{prefix}{name}", call)
                 count += 1
             return {"parts": count}
 
-        self.add(f"{prefix}all", begin)
+        self.add(f"{prefix}all", run_all)
 
 
 def table(rows: dict[str, Any]) -> None:
-    """The timings once more, short."""
-    print(f"\n{'':58} {'MB':>8} {'floor µs':>9} {'µs':>9} {'in situ':>9} {'share':>6}")
+    """Print a summary of the timings."""
+    print(f"\n{'':58} {'MB':>8} {'bound µs':>9} {'µs':>9} {'in step':>9} {'share':>6}")
     for name, row in rows.items():
         if isinstance(row, dict) and "us" in row:
             moved = f"{row['bytes'] / 1e6:8.1f}" if "bytes" in row else " " * 8
@@ -688,25 +699,25 @@ def table(rows: dict[str, Any]) -> None:
 
 
 def main() -> int:
-    """Runs what was asked for; the exit code says whether anything failed."""
+    """Run the selected parts. Return 1 if any failed, 2 without a CUDA device."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for flag in ("check", "quick", "tune", "whole"):
         parser.add_argument(f"--{flag}", action="store_true")
     parser.add_argument("--models", nargs="+", default=MODELS, choices=MODELS)
     parser.add_argument("--out", type=Path)
-    asked = parser.parse_args()
+    args = parser.parse_args()
     if not torch.cuda.is_available():
-        print("no CUDA device here")
+        print("no CUDA device is available")
         return 2
-    results = Results(asked.out)
+    results = Results(args.out)
     results.rows["device"] = torch.cuda.get_device_name()
     results.rows["torch"] = torch.__version__
     print(results.rows)
     torch.manual_seed(int(time.time()))
-    cases = [case(name, model) for model in asked.models for name in ("WN18RR", "FB15k")]
-    if asked.check:
-        results.all("check: ", partial(checks, asked.quick))
-    elif asked.tune:
+    cases = [case(name, model) for model in args.models for name in ("WN18RR", "FB15k")]
+    if args.check:
+        results.all("check: ", partial(checks, args.quick))
+    elif args.tune:
         for c in (c for c in cases if c.settings.model in ("TransE", "RotatE")):
             results.all(f"tune: {c.name}: ", partial(tune_rows, c))
         for c in (c for c in cases if c.settings.model in ("TransE", "RotatE")):
@@ -715,7 +726,7 @@ def main() -> int:
                 timed = {k: v["us"] for k, v in results.rows.items() if k.startswith(prefix) and "us" in v}
                 for name in sorted(timed, key=timed.__getitem__)[:3]:
                     print(f"best: {name} {timed[name]:.1f} µs")
-    elif asked.whole:
+    elif args.whole:
         results.add("ranking FB15k's test set", measure_test_set)
         for name, limit in (("wn18rr", 120), ("fb15k", 300)):
             results.add(f"whole {name}, limit {limit} s", partial(measure_whole, name))
@@ -724,8 +735,8 @@ def main() -> int:
         for c in cases:
             with precision(c.settings.matmul):
                 results.all(f"{c.name}: ", partial(kernel_rows, c))
-                results.all(f"{c.name}: step, ", partial(step_rows, c, asked.quick))
-        for modulus in (False, True)[: len(asked.models)]:
+                results.all(f"{c.name}: step, ", partial(step_rows, c, args.quick))
+        for modulus in (False, True)[: len(args.models)]:
             results.add(f"ranking, {'modulus' if modulus else 'L1'} 2048x14951x1000", partial(measure_ranking, modulus))
         table(results.rows)
     print(f"{results.failed} failed")

@@ -1,6 +1,6 @@
-"""Loading: FB15k beside bare pyarrow in the same run; ten million synthetic triples loaded, indexed and written.
+"""Loading time of FB15k, compared with plain pyarrow in the same run; peak memory of ten million synthetic triples.
 
-Each measurement is a child process of its own, so that its peak memory is its own.
+Each measurement is a separate process with its own peak memory.
 """
 
 import json
@@ -20,12 +20,12 @@ TRIPLES, ENTITIES, RELATIONS = 10_000_000, 1_000_000, 500
 
 
 def peak_mb() -> float:
-    """This process's peak memory."""
+    """Return the peak memory of this process."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def fb15k() -> dict[str, float]:
-    """Median seconds of our loading and of pyarrow's reading and dictionary-encoding, in turn; our peak memory."""
+    """Return our median loading time divided by pyarrow's reading and dictionary encoding, and our peak memory."""
     import pyarrow as pa
     from pyarrow import csv
 
@@ -34,10 +34,10 @@ def fb15k() -> dict[str, float]:
 
     folder = locate("fb15k")
     if folder is None:
-        raise SystemExit("set PLOGICNET_DATA to a directory that holds fb15k")
+        raise SystemExit("Set PLOGICNET_DATA to a directory that contains fb15k.")
     strings = dict.fromkeys("hrt", pa.dictionary(pa.int32(), pa.string()))
 
-    def bare() -> None:
+    def read_with_pyarrow() -> None:
         for file in sorted(folder.glob("*.txt.gz")):
             csv.read_csv(
                 file,
@@ -51,7 +51,7 @@ def fb15k() -> dict[str, float]:
     above = peak_mb() - before
     seconds: dict[str, list[float]] = {"ours": [], "pyarrow": []}
     for _ in range(REPEATS):
-        for name, load in (("ours", lambda: open_graph("fb15k")), ("pyarrow", bare)):
+        for name, load in (("ours", lambda: open_graph("fb15k")), ("pyarrow", read_with_pyarrow)):
             start = time.perf_counter()
             load()
             seconds[name].append(time.perf_counter() - start)
@@ -60,15 +60,15 @@ def fb15k() -> dict[str, float]:
 
 
 def ten_million() -> dict[str, float]:
-    """Peak memory of loading, indexing and writing ten million triples."""
-    from plogicnet.graph import Answers, open_graph, write_graph
+    """Return the peak memory of loading, indexing and writing ten million triples."""
+    from plogicnet.graph import AnswerIndex, open_graph, write_graph
 
     folder = Path(sys.argv[2])
     before = peak_mb()
     graph = open_graph(folder / "train.tsv")
-    graph.observed  # noqa: B018 (an index is built when first asked for)
-    Answers.of(graph.train, len(graph.entities), "tail")
-    Answers.of(graph.train, len(graph.entities), "head")
+    graph.observed  # noqa: B018 (builds the index)
+    AnswerIndex.of(graph.train, len(graph.entities), "tail")
+    AnswerIndex.of(graph.train, len(graph.entities), "head")
     write_graph(graph, folder / "written", "tsv")
     return {
         "triples": len(graph.train),
@@ -78,7 +78,7 @@ def ten_million() -> dict[str, float]:
 
 
 def make_ten_million(folder: Path) -> None:
-    """A synthetic graph with a few popular entities and many rare ones."""
+    """Write a synthetic graph with a few frequent and many rare entities."""
     rng = np.random.default_rng(0)
     with (folder / "train.tsv").open("w") as out:
         for _ in range(10):
@@ -90,24 +90,26 @@ def make_ten_million(folder: Path) -> None:
             out.writelines(f"entity/{h}\trelation/{r}\tentity/{t}\n" for h, r, t in rows)
 
 
-def child(part: str, *words: str) -> dict[str, float]:
-    """Runs one part of this script in a process of its own."""
-    done = subprocess.run([sys.executable, __file__, part, *words], stdout=subprocess.PIPE, text=True, check=True)
-    figures: dict[str, float] = json.loads(done.stdout)
-    return figures
+def child(part: str, *arguments: str) -> dict[str, float]:
+    """Run one part of this script in a separate process."""
+    finished = subprocess.run(
+        [sys.executable, __file__, part, *arguments], stdout=subprocess.PIPE, text=True, check=True
+    )
+    results: dict[str, float] = json.loads(finished.stdout)
+    return results
 
 
 def main() -> None:
-    """Prints and saves docs/results/loading.json."""
+    """Print the results and save docs/results/loading.json."""
     parts = {"fb15k": fb15k, "ten_million": ten_million}
     if len(sys.argv) > 1:
         print(json.dumps(parts[sys.argv[1]]()))
         return
     with tempfile.TemporaryDirectory() as folder:
         make_ten_million(Path(folder))
-        figures = {"fb15k": child("fb15k"), "ten_million": child("ten_million", folder)}
-    print(json.dumps(figures, indent=1))
-    print(save("loading", dict(figures)))
+        results = {"fb15k": child("fb15k"), "ten_million": child("ten_million", folder)}
+    print(json.dumps(results, indent=1))
+    print(save("loading", dict(results)))
 
 
 if __name__ == "__main__":

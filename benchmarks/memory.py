@@ -1,8 +1,8 @@
-"""Peak memory of the real commands, without a limit and within some: what --memory-limit keeps to.
+"""Peak memory of the real commands with `--memory-limit`, compared with the same commands without a limit.
 
-Each command is a process of its own, started by a small one, so that its peak (ru_maxrss) is its own. A refusal states
-what would be needed; its peak is the program's until then. Trainings have few steps: memory does
-not depend on their number.
+Each command is a separate process with its own peak (ru_maxrss). If the limit is too small, the command fails and
+states the required limit. Its peak is then the memory up to the error. Trainings have few steps, because their number
+does not affect memory.
 """
 
 import argparse
@@ -26,7 +26,7 @@ with open(sys.argv[1], "w") as out:
     out.write(str(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss) + "\\n" + ended.stderr[-2000:])
 sys.exit(ended.returncode)
 """
-FEW = [
+QUICK_TRAINING = [
     "--set",
     "neural.steps=10",
     "--set",
@@ -37,15 +37,15 @@ FEW = [
     "cpu",
     "--json",
 ]
-LOW = ["--min-precision", "composition=0.1,inverse=0.1,symmetric=0.1,subrelation=0.1", "--json"]
+LOW_THRESHOLDS = ["--min-precision", "composition=0.1,inverse=0.1,symmetric=0.1,subrelation=0.1", "--json"]
 CASES: dict[str, tuple[list[str], list[str]]] = {
     "mine umls": (["mine", "umls", "--json"], ["150MB", "300MB"]),
     "mine wn18rr": (["mine", "wn18rr", "--json"], ["200MB", "325MB"]),
     "mine fb15k-237": (["mine", "fb15k-237", "--json"], ["250MB", "375MB"]),
-    "mine fb15k, thresholds 0.1": (["mine", "fb15k", *LOW], ["600MB", "1GB"]),
-    "train umls": (["train", "umls", "--out", "{out}/umls", *FEW], ["400MB", "750MB"]),
+    "mine fb15k, thresholds 0.1": (["mine", "fb15k", *LOW_THRESHOLDS], ["600MB", "1GB"]),
+    "train umls": (["train", "umls", "--out", "{out}/umls", *QUICK_TRAINING], ["400MB", "750MB"]),
     "evaluate umls": (["evaluate", "{runs}/umls", "--json"], ["300MB", "500MB"]),
-    "train fb15k-237": (["train", "fb15k-237", "--out", "{out}/fb15k-237", *FEW], ["600MB", "1GB"]),
+    "train fb15k-237": (["train", "fb15k-237", "--out", "{out}/fb15k-237", *QUICK_TRAINING], ["600MB", "1GB"]),
     "evaluate fb15k-237": (["evaluate", "{runs}/fb15k-237", "--json"], ["400MB", "800MB"]),
     "predict --complete fb15k-237": (
         [
@@ -60,46 +60,48 @@ CASES: dict[str, tuple[list[str], list[str]]] = {
         ["400MB", "650MB"],
     ),
 }
-"""Each command, and limits: one that is too small for it, and one that is enough."""
+"""Each command with two limits: one that is too small, and one that is sufficient."""
 
 
-def measure(words: list[str], folder: Path) -> dict[str, Any]:
-    """One command's exit code, peak, and what it says would be enough."""
-    told = folder / "told"
-    program = [sys.executable, "-m", "plogicnet", *words]
-    code = subprocess.run([sys.executable, "-c", LAUNCH, told, *program], check=False).returncode
-    peak, _, said = told.read_text().partition("\n")
-    enough = re.search(r"Raise --memory-limit to at least (\d+)MB", said)
-    if code not in (0, 2) or (code == 2 and not enough):
-        raise SystemExit(f"{' '.join(words)} ended with {code}: {said}")
+def measure(arguments: list[str], folder: Path) -> dict[str, Any]:
+    """Return a command's exit code, peak memory and stated sufficient limit."""
+    report = folder / "report"
+    program = [sys.executable, "-m", "plogicnet", *arguments]
+    code = subprocess.run([sys.executable, "-c", LAUNCH, report, *program], check=False).returncode
+    peak, _, stderr = report.read_text().partition("\n")
+    sufficient = re.search(r"Raise --memory-limit to at least (\d+)MB", stderr)
+    if code not in (0, 2) or (code == 2 and not sufficient):
+        raise SystemExit(f"{' '.join(arguments)} failed with exit code {code}: {stderr}")
     row: dict[str, Any] = {"exit": code, "peak_mb": round(int(peak) / 2**10)}
-    return row | ({"said_to_be_enough_mb": int(enough[1])} if enough else {})
+    return row | ({"said_to_be_enough_mb": int(sufficient[1])} if sufficient else {})
 
 
 def main() -> None:
-    """Prints the table and saves docs/results/memory.json."""
+    """Print the table and save docs/results/memory.json."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default="", help="cases whose name holds this; a run must have been trained for it")
-    a = parser.parse_args()
+    parser.add_argument(
+        "--only", default="", help="run only the cases that contain this text; include the case that trains their run"
+    )
+    args = parser.parse_args()
     rows: list[dict[str, Any]] = []
-    table = Table("command", "limit", "exit", "peak MB", "said to be enough, MB")
+    table = Table("command", "limit", "exit", "peak MB", "sufficient limit, MB")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        for case, (words, limits) in CASES.items():
-            if a.only not in case:
+        for case, (arguments, limits) in CASES.items():
+            if args.only not in case:
                 continue
             for limit in (None, *limits):
-                out = folder / "limited" if limit else folder  # what is made without a limit is what later cases open
+                out = folder / "limited" if limit else folder  # later cases open the runs made without a limit
                 out.mkdir(exist_ok=True)
-                given = [word.format(runs=folder, out=out) for word in words]
-                row = measure([*given, *(["--memory-limit", limit] if limit else [])], folder)
+                command = [argument.format(runs=folder, out=out) for argument in arguments]
+                row = measure([*command, *(["--memory-limit", limit] if limit else [])], folder)
                 if limit:
                     shutil.rmtree(out)
                 rows.append({"command": case, "limit": limit} | row)
                 print(rows[-1], file=sys.stderr)
                 cells = (case, limit or "none", row["exit"], row["peak_mb"], row.get("said_to_be_enough_mb", ""))
                 table.add_row(*map(str, cells))
-            save("memory", {"measured": rows})  # it takes long, and what is measured is measured
+            save("memory", {"measured": rows})  # save after each case, because the benchmark takes long
     Console().print(table)
 
 

@@ -1,8 +1,9 @@
-"""Mining and grounding: native, sql, and the bare floor side by side, on the paper's data sets and on synthetic graphs.
+"""Time and memory of native mining and grounding, compared with the SQL engine and with a bare pass over the paths.
 
-The floor is one compiled pass, on one core, over the same two-step paths. `touch` only reads the end of each; `ask`
-also marks it and asks whether the path's two ends are observed together, which is the least that counting a rule's
-hits takes. Each measurement is a child process of its own, so that its peak memory is its own; compiled code is warm.
+The data sets are the paper's and synthetic graphs. The bare pass is compiled code on one core over the same two-step
+paths, a lower bound. `touch` only reads the end of each path. `ask` also marks it and looks up whether both ends of the
+path are observed together, the minimum for counting hits. Each measurement is a separate process with its own peak
+memory. Compiled code is loaded first.
 """
 
 import argparse
@@ -20,16 +21,16 @@ from results import save
 PAPER = ("wn18rr", "wn18", "fb15k-237", "fb15k")
 MILLIONS = (1, 2, 4, 8)
 SHAPES = ("flat", "hubs")
-EVERYTHING = {f"rules.min_precision.{p}": 0.1 for p in ("composition", "inverse", "symmetric", "subrelation")}
+LOW_THRESHOLDS = {f"rules.min_precision.{p}": 0.1 for p in ("composition", "inverse", "symmetric", "subrelation")}
 
 
 def peak_mb() -> int:
-    """This process's peak memory."""
+    """Return the peak memory of this process."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 
 
 def graph_of(name: str):  # type: ignore[no-untyped-def]
-    """A data set, or a synthetic graph `flat-2` (two million triples)."""
+    """Return a data set, or a synthetic graph such as `flat-2` (two million triples)."""
     from plogicnet.graph import open_graph
 
     shape, _, millions = name.partition("-")
@@ -37,9 +38,9 @@ def graph_of(name: str):  # type: ignore[no-untyped-def]
 
 
 def synthetic(shape: str, millions: int):  # type: ignore[no-untyped-def]
-    """Ten facts an entity, 200 relations; entities drawn evenly, or a few of them very often.
+    """Return a graph with ten facts per entity and 200 relations; entities are uniform (flat) or skewed (hubs).
 
-    A tenth of the facts are inverses and a tenth compositions of others, so that there are rules to find.
+    A tenth of the facts are inverses and a tenth are compositions of others, so that rules exist.
     """
     from plogicnet.graph import KnowledgeGraph, Vocabulary, as_triples
 
@@ -63,14 +64,14 @@ def synthetic(shape: str, millions: int):  # type: ignore[no-untyped-def]
     triples = as_triples(np.concatenate([plain, inverse, composed]))
     names = Vocabulary("entity", tuple(map(str, range(entities))))
     kinds = Vocabulary("relation", tuple(f"r{i}" for i in range(relations)))
-    return KnowledgeGraph.from_numbers(names, kinds, [triples, as_triples([]), as_triples([])], f"{shape}-{millions}")
+    return KnowledgeGraph.from_ids(names, kinds, [triples, as_triples([]), as_triples([])], f"{shape}-{millions}")
 
 
 def floor(name: str) -> dict[str, object]:
-    """Seconds of the bare passes."""
+    """Return the times of the bare passes."""
     from numba import njit
 
-    from plogicnet.grounding.native.compositions import Runs
+    from plogicnet.grounding.native.compositions import SortedFacts
 
     @njit
     def touch(tail, begin, _marks):  # type: ignore[no-untyped-def]
@@ -93,77 +94,79 @@ def floor(name: str) -> dict[str, object]:
         return found
 
     graph = graph_of(name)
-    runs = Runs.of(graph.observed)
+    facts = SortedFacts.of(graph.observed)
     marks = np.full((2, len(graph.entities)), -1, dtype=np.int64)
-    paths = int(np.bincount(runs.pair_tail, minlength=len(graph.entities)) @ np.diff(runs.of_pair))
-    figures: dict[str, object] = {"triples": len(graph.train), "paths": paths}
+    paths = int(np.bincount(facts.pair_tail, minlength=len(graph.entities)) @ np.diff(facts.pair_begin))
+    results: dict[str, object] = {"triples": len(graph.train), "paths": paths}
     for pass_ in (touch, ask):
-        pass_(runs.tail[:0], np.zeros(1, dtype=np.int64), marks)
+        pass_(facts.tail[:0], np.zeros(1, dtype=np.int64), marks)
         times = []
         for _ in range(3):
             marks[:] = -1
             start = time.perf_counter()
-            pass_(runs.tail, runs.of_pair, marks)
+            pass_(facts.tail, facts.pair_begin, marks)
             times.append(time.perf_counter() - start)
-        figures[f"floor_{pass_.__name__}"] = round(float(np.median(times)), 4)
-    return figures
+        results[f"floor_{pass_.__name__}"] = round(float(np.median(times)), 4)
+    return results
 
 
 def engine(name: str, which: str, settings: dict[str, object]) -> dict[str, object]:
-    """Seconds of mining and grounding, what came out, and the peak memory."""
+    """Return the times of mining and grounding, the counts and the peak memory."""
     from plogicnet.config import Config
     from plogicnet.graph import demo_family
-    from plogicnet.grounding.network import Network
-    from plogicnet.grounding.rulebook import find_rules
+    from plogicnet.grounding.grounder import Grounder
+    from plogicnet.grounding.rulebook import collect_rules
 
     config = Config().with_values({"grounding.engine": which, **settings})
 
     def both(graph) -> tuple[float, float, object, object]:  # type: ignore[no-untyped-def]
         start = time.perf_counter()
-        found = find_rules(graph, config)
+        found = collect_rules(graph, config)
         mined = time.perf_counter()
-        grounded = Network.of(graph, found.rules.rules, config).grounded
+        grounded = Grounder.of(graph, found.rules.rules, config).network
         return mined - start, time.perf_counter() - mined, found, grounded
 
-    both(demo_family())  # compiles, or loads what is compiled
+    both(demo_family())  # warm up: compile, or load compiled code
     graph = graph_of(name)
     runs = [both(graph) for _ in range(3 if which == "native" and len(graph.train) < 1_000_000 else 1)]
     mine, ground, found, grounded = sorted(runs, key=lambda run: run[0] + run[1])[len(runs) // 2]
-    counts = {"candidates": found.candidates, "rules": len(found.rules)}  # type: ignore[attr-defined]
+    counts = {"candidates": found.n_candidates, "rules": len(found.rules)}  # type: ignore[attr-defined]
     counts |= {"hidden": len(grounded.hidden), "groundings": grounded.size}  # type: ignore[attr-defined]
     return {**counts, "mine": round(mine, 3), "ground": round(ground, 3), "peak_mb": peak_mb()}
 
 
-def child(*words: str) -> dict[str, object]:
-    """Runs one part of this script in a process of its own."""
-    done = subprocess.run([sys.executable, __file__, *words], stdout=subprocess.PIPE, text=True, check=True)
-    figures: dict[str, object] = json.loads(done.stdout)
-    return figures
+def child(*arguments: str) -> dict[str, object]:
+    """Run one part of this script in a separate process."""
+    finished = subprocess.run([sys.executable, __file__, *arguments], stdout=subprocess.PIPE, text=True, check=True)
+    results: dict[str, object] = json.loads(finished.stdout)
+    return results
 
 
 def row(name: str, sql: bool, settings: dict[str, object]) -> dict[str, object]:
-    """One graph's figures; agreement of the two engines where both ran."""
-    given = json.dumps(settings)
-    figures = child("--part", "floor", name, given)
-    native = child("--part", "native", name, given)
+    """Return the results of one graph, and whether both engines agree."""
+    encoded = json.dumps(settings)
+    results = child("--part", "floor", name, encoded)
+    native = child("--part", "native", name, encoded)
     seconds = float(str(native["mine"])) + float(str(native["ground"]))
     for pass_ in ("touch", "ask"):
-        figures[f"native_by_{pass_}"] = round(seconds / float(str(figures[f"floor_{pass_}"])), 1)
-    figures["native"] = native
+        results[f"native_by_{pass_}"] = round(seconds / float(str(results[f"floor_{pass_}"])), 1)
+    results["native"] = native
     if sql:
-        figures["sql"] = child("--part", "sql", name, given)
+        results["sql"] = child("--part", "sql", name, encoded)
         same = ("candidates", "rules", "hidden", "groundings")
-        figures["agree"] = all(native[k] == figures["sql"][k] for k in same)  # type: ignore[index]
-    print(name, json.dumps(figures), file=sys.stderr)
-    return figures
+        results["agree"] = all(native[k] == results["sql"][k] for k in same)  # type: ignore[index]
+    print(name, json.dumps(results), file=sys.stderr)
+    return results
 
 
 def main() -> None:
-    """Prints and saves docs/results/mining.json."""
+    """Print the results and save docs/results/mining.json."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--part", nargs=3, metavar=("WHICH", "GRAPH", "SETTINGS"), help=argparse.SUPPRESS)
-    parser.add_argument("--no-sql", action="store_true", help="leave the SQL engine out")
-    parser.add_argument("--millions", type=int, default=8, help="the largest synthetic graph")
+    parser.add_argument("--no-sql", action="store_true", help="skip the SQL engine")
+    parser.add_argument(
+        "--millions", type=int, default=8, help="size of the largest synthetic graph, in million triples"
+    )
     options = parser.parse_args()
     if options.part:
         which, name, settings = options.part
@@ -171,13 +174,13 @@ def main() -> None:
         run = parts.get(which, lambda: engine(name, which, json.loads(settings)))
         print(json.dumps(run()))
         return
-    figures: dict[str, object] = {name: row(name, not options.no_sql, {}) for name in PAPER}
-    figures["fb15k at 0.1 for all, paths"] = row("fb15k", False, EVERYTHING | {"rules.counting": "paths"})
+    results: dict[str, object] = {name: row(name, not options.no_sql, {}) for name in PAPER}
+    results["fb15k at 0.1 for all, paths"] = row("fb15k", False, LOW_THRESHOLDS | {"rules.counting": "paths"})
     for shape in SHAPES:
         for millions in [m for m in MILLIONS if m <= options.millions]:
-            figures[f"{shape}-{millions}"] = row(f"{shape}-{millions}", not options.no_sql and millions == 1, {})
-    print(json.dumps(figures, indent=1))
-    print(save("mining", figures))
+            results[f"{shape}-{millions}"] = row(f"{shape}-{millions}", not options.no_sql and millions == 1, {})
+    print(json.dumps(results, indent=1))
+    print(save("mining", results))
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""Requests a second and latencies of `plogicnet serve` at FB15k-237's size, by wrk on loopback.
+"""Requests per second and latencies of `plogicnet serve` at FB15k-237's size, compared with a cached answer.
 
-The run is trained briefly first, with vectors of dimension 200 and rules mined as usual: what is measured is serving,
-and it does not depend on how good the vectors are. Beside predict and explain stands the floor: an answer that the
-server remembers, which is what HTTP alone takes. Queries are drawn from the training triples, each asked once or
-twice in a measurement, so that hardly any is remembered. Needs wrk (Debian: apt install wrk) and the extra web.
+The load generator is wrk, on loopback. The run has mined rules and vectors of dimension 200 that are trained briefly,
+because their quality does not affect speed. The cached answer is the lower bound, the cost of HTTP. Queries are drawn
+from the training triples. Each is sent once or twice, so that few are cached. Needs wrk (Debian: apt install wrk) and
+the extra `web`.
 """
 
 import argparse
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 SETTINGS = {"neural.vectors.dim": 200, "neural.steps": 50, "em.iterations": 1, "device": "cpu"}
 CONNECTIONS = (1, 16)
-PATHS = 20_000
+MAX_PATHS = 20_000
 SCRIPT = """
 local paths, at = {}, 0
 for line in io.lines("PATHS") do paths[#paths + 1] = line end
@@ -47,15 +47,15 @@ end
 
 
 def train(folder: Path) -> None:
-    """A run of FB15k-237 whose vectors are hardly trained."""
-    words = [f"--set={key}={value}" for key, value in SETTINGS.items()]
-    program = [sys.executable, "-m", "plogicnet", "train", "fb15k-237", "--out", str(folder), *words]
+    """Train a run on FB15k-237 for a few steps."""
+    options = [f"--set={key}={value}" for key, value in SETTINGS.items()]
+    program = [sys.executable, "-m", "plogicnet", "train", "fb15k-237", "--out", str(folder), *options]
     subprocess.run(program, check=True, stdout=subprocess.DEVNULL)
 
 
 @contextmanager
 def serving(run: Path) -> Iterator[str]:
-    """The real command in a child process; gives its address."""
+    """Run the real command in a child process and yield its address."""
     program = [sys.executable, "-m", "plogicnet", "serve", str(run), "--port", "0"]
     child = subprocess.Popen(program, stdout=subprocess.PIPE, text=True)
     try:
@@ -68,10 +68,10 @@ def serving(run: Path) -> Iterator[str]:
         child.wait()
 
 
-def questions(graph: "KnowledgeGraph") -> dict[str, list[str]]:
-    """Addresses of each kind, from random training triples."""
+def request_paths(graph: "KnowledgeGraph") -> dict[str, list[str]]:
+    """Return request paths of each kind, from random training triples."""
     rng = np.random.default_rng(0)
-    rows = [[quote(name, safe="") for name in graph.names(t)] for t in rng.permutation(graph.train)[:PATHS]]
+    rows = [[quote(name, safe="") for name in graph.names(t)] for t in rng.permutation(graph.train)[:MAX_PATHS]]
     return {
         "remembered": ["/api/info"],
         "predict (h, r, ?)": [f"/api/predict?head={h}&relation={r}" for h, r, _ in rows],
@@ -86,14 +86,14 @@ def questions(graph: "KnowledgeGraph") -> dict[str, list[str]]:
 
 
 def load(address: str, paths: list[str], connections: int, seconds: int) -> dict[str, float]:
-    """What wrk measures with so many connections at once."""
+    """Measure with wrk and a number of concurrent connections."""
     with tempfile.TemporaryDirectory() as folder:
         listed, script = Path(folder) / "paths", Path(folder) / "script.lua"
         listed.write_text("\n".join(paths) + "\n")
         script.write_text(SCRIPT.replace("PATHS", str(listed)))
         command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--timeout", "30s", "-s", str(script), address]
-        said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    measured = json.loads(said.split("JSON ")[1])
+        output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    measured = json.loads(output.split("JSON ")[1])
     return {
         "requests_per_second": round(measured["requests"] / measured["seconds"], 1),
         "p50_ms": round(measured["p50_ms"], 2),
@@ -104,38 +104,38 @@ def load(address: str, paths: list[str], connections: int, seconds: int) -> dict
 
 
 def main() -> None:
-    """Prints the table and saves docs/results/serving.json."""
+    """Print the table and save docs/results/serving.json."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=int, default=10, help="of each measurement")
-    parser.add_argument("--run", type=Path, help="an FB15k-237 run to serve instead of one trained for this")
+    parser.add_argument("--seconds", type=int, default=10, help="duration of each measurement")
+    parser.add_argument("--run", type=Path, help="FB15k-237 run to serve; default: train one")
     options = parser.parse_args()
     if shutil.which("wrk") is None:
         parser.error("wrk is not installed (Debian: apt install wrk)")
     from plogicnet.model import PLogicNet
     from plogicnet.neural.vectors.settings import VectorSettings
 
-    figures: dict[str, dict[str, dict[str, float]]] = {}
+    results: dict[str, dict[str, dict[str, float]]] = {}
     with tempfile.TemporaryDirectory() as folder:
         run = options.run or Path(folder) / "run"
         if options.run is None:
             train(run)
         model = PLogicNet.load(run)
-        asked = questions(model.fitted.graph)
+        paths_by_kind = request_paths(model.fitted.graph)
         settings = VectorSettings.of(model.config.neural)
-        about = {"graph": model.fitted.graph.name, "dim": settings.dim, "rules": len(model.rules)}
-        about |= {"model": settings.model, "steps": settings.steps}
+        served = {"graph": model.fitted.graph.name, "dim": settings.dim, "rules": len(model.rules)}
+        served |= {"model": settings.model, "steps": settings.steps}
         del model
         with serving(run) as address:
-            for kind, paths in asked.items():
-                figures[kind] = {}
+            for kind, paths in paths_by_kind.items():
+                results[kind] = {}
                 for at, connections in enumerate(CONNECTIONS):
-                    part = paths[at * len(paths) // 2 :]  # others than the last measurement asked for
-                    row = figures[kind][f"{connections} at once"] = load(address, part, connections, options.seconds)
+                    part = paths[at * len(paths) // 2 :]  # different queries for each measurement
+                    row = results[kind][f"{connections} at once"] = load(address, part, connections, options.seconds)
                     print(
                         f"{kind:26} {connections:3} at once: {row['requests_per_second']:8.1f} requests/s,"
                         f" p50 {row['p50_ms']:8.2f} ms, p99 {row['p99_ms']:8.2f} ms, {row['errors']:.0f} errors"
                     )
-    print(save("serving", {"seconds_each": options.seconds, "served": about, "figures": figures}))
+    print(save("serving", {"seconds_each": options.seconds, "served": served, "figures": results}))
 
 
 if __name__ == "__main__":

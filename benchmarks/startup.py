@@ -1,4 +1,4 @@
-"""How long `plogicnet --help` and `import plogicnet` take, beside `import torch` in the same run."""
+"""Start-up time of `plogicnet --help` and `import plogicnet`, compared with `import torch` in the same run."""
 
 import statistics
 import subprocess
@@ -18,7 +18,7 @@ COMMANDS = {
 
 
 def median_seconds(command: list[str]) -> float:
-    """The median wall time of some runs after one that warms the disk's cache."""
+    """Return the median wall time of several runs after one warm-up run."""
     times = []
     for _ in range(REPEATS + 1):
         start = time.perf_counter()
@@ -28,11 +28,11 @@ def median_seconds(command: list[str]) -> float:
 
 
 def main() -> None:
-    """Prints each as a share of `import torch` and saves docs/results/startup.json."""
+    """Print each time as a fraction of `import torch` and save docs/results/startup.json."""
     seconds = {name: median_seconds(command) for name, command in COMMANDS.items()}
     shares = {name: round(value / seconds["import torch"], 3) for name, value in seconds.items()}
     for name, share in shares.items():
-        print(f"{name:20} {share:.3f} of the time of import torch")
+        print(f"{name:20} {share:.3f} × the time of import torch")
     print(save("startup", {"share_of_import_torch": shares}))
 
 

@@ -1,4 +1,4 @@
-"""Lets atheris drive one target, guided by the branches our code takes: `drive.py TARGET [libFuzzer's options]`."""
+"""Run one fuzzing target with atheris, guided by code coverage: `drive.py TARGET [libFuzzer options]`."""
 
 import importlib
 import logging
@@ -10,11 +10,11 @@ import atheris
 SOURCE = Path(__file__).parent.parent / "src"
 
 
-def compiled() -> list[str]:
-    """The modules that numba or triton compile: they must stay as they are written.
+def compiled_modules() -> list[str]:
+    """Return the modules that numba or triton compile; they must not be instrumented.
 
     Example:
-        >>> "plogicnet.grounding.native" in compiled()
+        >>> "plogicnet.grounding.native.compositions" in compiled_modules()
         True
     """
     files = (file for file in SOURCE.rglob("*.py") if any(w in file.read_text() for w in ("njit", "triton.jit")))
@@ -22,11 +22,11 @@ def compiled() -> list[str]:
 
 
 def main() -> None:
-    """Takes the target's name from the command line; the rest of it is libFuzzer's."""
+    """Run the target named by the first argument; the other arguments are libFuzzer options."""
     target = sys.argv.pop(1)
-    with atheris.instrument_imports(include=["plogicnet", "yaml"], exclude=compiled()):
+    with atheris.instrument_imports(include=["plogicnet", "yaml"], exclude=compiled_modules()):
         module = importlib.import_module(target)
-        module.one_input(b"0")  # what is imported when it is first needed is guided too
+        module.one_input(b"0")  # also instrument modules that are imported on first use
     logging.disable(logging.CRITICAL)
     atheris.Setup(sys.argv, module.one_input)
     atheris.Fuzz()

@@ -1,4 +1,4 @@
-"""Fuzzing the reader of triples in text: whatever the bytes, it gives triples or an InputError."""
+"""Fuzz the reader of graphs in text: any bytes must give triples or an InputError."""
 
 import tempfile
 from pathlib import Path
@@ -11,7 +11,7 @@ FOLDER = Path(tempfile.mkdtemp(prefix="plogicnet-fuzz-"))
 
 
 def one_input(data: bytes) -> None:
-    """Reads the bytes as a graph; the first one chooses the format.
+    """Read the bytes as a graph. The first byte selects the format.
 
     Example:
         >>> one_input(b"0anna knows ben")

@@ -1,11 +1,11 @@
-"""Fuzzing the rule parser: whatever the text, it gives rules that print and parse to themselves, or an InputError."""
+"""Fuzz the rule parser: any text must give rules that survive printing and parsing, or an InputError."""
 
 from plogicnet.rules.syntax import parse_rules
 from plogicnet.support.errors import InputError
 
 
 def one_input(data: bytes) -> None:
-    """Parses the bytes as a file of rules.
+    """Parse the bytes as a rule file.
 
     Example:
         >>> one_input(b"2.5: husband(X, Y) => wife(Y, X)")
@@ -18,4 +18,4 @@ def one_input(data: bytes) -> None:
     for statement in statements:
         again = parse_rules(str(statement), "fuzz")
         if [s.rule for s in again] != [statement.rule] or again[0].weight != statement.weight:
-            raise AssertionError(f"{statement} does not parse to itself")
+            raise AssertionError(f"{statement} changes when it is printed and parsed")

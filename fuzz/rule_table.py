@@ -1,4 +1,4 @@
-"""Fuzzing the table of rules: whatever the bytes, rules that are written as they were read, or an InputError."""
+"""Fuzz the reader of rules.tsv: any bytes must give rules that survive writing and reading, or an InputError."""
 
 import tempfile
 from pathlib import Path
@@ -14,7 +14,7 @@ HEADERS = (
 
 
 def one_input(data: bytes) -> None:
-    r"""Reads the bytes as a table; the first one says under which header, so that none has to be guessed.
+    r"""Read the bytes as a table. The first byte selects a valid header, so that the fuzzer does not have to find one.
 
     Example:
         >>> one_input(b"0inverse\thusband(X, Y) => wife(Y, X)\t4\t3\t0.75\t1.5")
@@ -28,4 +28,4 @@ def one_input(data: bytes) -> None:
         return
     table.write(file)
     if RuleTable.read(file).rows() != table.rows():
-        raise AssertionError("the table does not read back as it was")
+        raise AssertionError("the table changes when it is written and read")

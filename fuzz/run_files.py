@@ -1,4 +1,4 @@
-"""Fuzzing the small files of a run: whatever is in one of them, the run opens and answers, or an InputError."""
+"""Fuzz the small files of a run: with any content the run loads and predicts, or loading raises InputError."""
 
 import json
 import sys
@@ -12,7 +12,7 @@ from plogicnet import PLogicNet
 from plogicnet.config import Config
 from plogicnet.graph import KnowledgeGraph
 from plogicnet.support.errors import InputError
-from stopping import resealed
+from stopping import update_checksums
 
 NAMES = ("metrics.json", "history.jsonl", "run.json", "entities.tsv", "labels.tsv")
 SETTINGS = {"neural": {"steps": 2, "vectors": {"dim": 4}}, "em": {"iterations": 1}, "device": "cpu", "threads": 1}
@@ -26,15 +26,15 @@ def _run() -> Path:
     model = PLogicNet(Config().with_yaml(json.dumps(SETTINGS), "fuzz")).fit(graph)
     run = Path(tempfile.mkdtemp(prefix="plogicnet-fuzz-")) / "run"
     model.save(run)
-    # only what is not the default: YAML is slow to read, and has a target of its own
+    # only the changed settings: YAML is slow to parse, and settings_text covers it
     (run / "config.yaml").write_text(json.dumps(SETTINGS))
-    return resealed(run)
+    return update_checksums(run)
 
 
 def one_input(data: bytes) -> None:
-    """Puts the bytes in the place of one file, which the first of them chooses, or appends them to it; and opens it.
+    """Replace one file with the bytes, or append them to it, and load the run. The first byte selects the file.
 
-    The checksums are made to match, as in a run that was made to do harm.
+    The checksums are updated to match, as in a malicious run.
 
     Example:
         >>> one_input(b"0{}")
@@ -42,15 +42,15 @@ def one_input(data: bytes) -> None:
     if not data:
         return
     run, name = _run(), NAMES[(data[0] - ord("0")) % len(NAMES)]
-    before = {other: (run / other).read_bytes() for other in NAMES if (run / other).is_file()}
-    (run / name).write_bytes((before.get(name, b"") if data[0] >= ord("a") else b"") + data[1:])
+    contents = {existing: (run / existing).read_bytes() for existing in NAMES if (run / existing).is_file()}
+    (run / name).write_bytes((contents.get(name, b"") if data[0] >= ord("a") else b"") + data[1:])
     try:
-        model = PLogicNet.load(resealed(run))
+        model = PLogicNet.load(update_checksums(run))
         model.predict("man0", "husband")
         json.dumps([model.rules.rows(), model.metrics, [line.to_json() for line in model.history]])
     except InputError:
         pass
     finally:
         (run / name).unlink()
-        for other, content in before.items():
-            (run / other).write_bytes(content)
+        for existing, content in contents.items():
+            (run / existing).write_bytes(content)

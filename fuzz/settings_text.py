@@ -1,11 +1,11 @@
-"""Fuzzing settings: whatever the text, it gives settings that print and read to themselves, or an InputError."""
+"""Fuzz the settings parser: any text must give settings that survive writing and reading, or an InputError."""
 
 from plogicnet.config import Config
 from plogicnet.support.errors import InputError
 
 
 def one_input(data: bytes) -> None:
-    """Reads the bytes as a YAML file; and where there is an =, as what follows --set.
+    """Parse the bytes as a YAML file, and as an assignment for --set.
 
     Example:
         >>> one_input(b"neural: {vectors: {dim: 64}}")
@@ -17,4 +17,4 @@ def one_input(data: bytes) -> None:
         except InputError:
             continue
         if Config().with_yaml(config.to_yaml(), "fuzz") != config:
-            raise AssertionError("the settings do not read back as they were")
+            raise AssertionError("the settings change when they are written and read")

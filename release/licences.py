@@ -1,4 +1,4 @@
-"""Makes docs/licences.md: what plogicnet depends on, and under which licence each is given."""
+"""Write docs/licences.md: the dependencies of plogicnet and their licences."""
 
 import re
 import tomllib
@@ -14,48 +14,48 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "licences.md"
 TOOLS = ("dev", "fuzz")
-"""Extras that no user of the program needs."""
-BY_HAND = {"atheris": "Apache-2.0", "pykeen": "MIT"}
-"""The licence in the file of a project whose package does not name it, or is seldom installed."""
+"""Extras for development only."""
+KNOWN_LICENCES = {"atheris": "Apache-2.0", "pykeen": "MIT"}
+"""Licences of packages that do not state one in their metadata, or are often not installed."""
 CLASSIFIER = "License :: OSI Approved :: "
-SHORT = 80
-"""A longer text is the licence itself, not its name."""
+MAX_NAME_LENGTH = 80
+"""A longer text is the full licence, not its name."""
 
 
-def direct() -> dict[str, list[str]]:
-    """The packages that pyproject.toml names, each with where it is needed: core, or an extra.
+def direct_dependencies() -> dict[str, list[str]]:
+    """Return the packages in pyproject.toml, each with the extras that require it; `core` if it is always required.
 
     Example:
-        >>> direct()["numpy"]
+        >>> direct_dependencies()["numpy"]
         ['core']
     """
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    needed: dict[str, list[str]] = {}
-    for place, lines in {"core": project["dependencies"], **project["optional-dependencies"]}.items():
+    extras_of: dict[str, list[str]] = {}
+    for extra, lines in {"core": project["dependencies"], **project["optional-dependencies"]}.items():
         for name in (canonicalize_name(Requirement(line).name) for line in lines):
             if name != "plogicnet":
-                needed.setdefault(name, []).append(place)
-    return needed
+                extras_of.setdefault(name, []).append(extra)
+    return extras_of
 
 
-def in_turn(names: Iterable[str]) -> set[str]:
-    """The installed packages that these need, and those need, and so on; without themselves.
+def indirect_dependencies(names: Iterable[str]) -> set[str]:
+    """Return the installed packages that these packages require, directly or indirectly.
 
     Example:
-        >>> "llvmlite" in in_turn(["numba"])
+        >>> "llvmlite" in indirect_dependencies(["numba"])
         True
     """
-    begun = set(names)
-    found, left = set(begun), sorted(begun)
-    while left:
-        for name in _needs(left.pop()):
+    start = set(names)
+    found, queue = set(start), sorted(start)
+    while queue:
+        for name in _requirements(queue.pop()):
             if name not in found:
                 found.add(name)
-                left.append(name)
-    return found - begun
+                queue.append(name)
+    return found - start
 
 
-def _needs(name: str) -> Iterator[str]:
+def _requirements(name: str) -> Iterator[str]:
     try:
         lines = requires(name) or []
     except PackageNotFoundError:
@@ -67,48 +67,48 @@ def _needs(name: str) -> Iterator[str]:
 
 
 def licence(name: str) -> str:
-    """The licence's name from the package's own metadata, or empty.
+    """Return the name of a package's licence from its metadata, or an empty string if it is unknown.
 
     Example:
         >>> licence("typer")
         'MIT'
     """
     try:
-        about = cast(Message, metadata(name))
+        fields = cast(Message, metadata(name))
     except PackageNotFoundError:
-        return BY_HAND.get(name, "")
-    classifiers = [c.removeprefix(CLASSIFIER) for c in about.get_all("Classifier") or [] if c.startswith(CLASSIFIER)]
-    text = re.sub(r"\s+", " ", about.get("License") or "").strip()
-    short = text if len(text) < SHORT and not text.startswith("Copyright") else ""
-    return about.get("License-Expression") or short or " or ".join(classifiers) or BY_HAND.get(name, "")
+        return KNOWN_LICENCES.get(name, "")
+    classifiers = [c.removeprefix(CLASSIFIER) for c in fields.get_all("Classifier") or [] if c.startswith(CLASSIFIER)]
+    text = re.sub(r"\s+", " ", fields.get("License") or "").strip()
+    short = text if len(text) < MAX_NAME_LENGTH and not text.startswith("Copyright") else ""
+    return fields.get("License-Expression") or short or " or ".join(classifiers) or KNOWN_LICENCES.get(name, "")
 
 
 def page() -> str:
-    """The whole page.
+    """Return the page in Markdown.
 
     Example:
         >>> "| numpy | core |" in page()
         True
     """
-    needed = direct()
-    used = [name for name, places in needed.items() if set(places) - set(TOOLS)]
+    extras_of = direct_dependencies()
+    runtime = [name for name, extras in extras_of.items() if set(extras) - set(TOOLS)]
     lines = [
         "# Licences",
         "",
-        "plogicnet itself is under the MIT licence ([LICENSE](../LICENSE)). It ships no code of others; these are",
-        "installed beside it, each under its own licence. Made by `make licences` from what the packages say of",
-        "themselves.",
+        "plogicnet is under the MIT licence ([LICENSE](../LICENSE)). It includes no third-party code. Its dependencies",
+        "are installed separately, each under its own licence. `make licences` writes this page from the packages'",
+        "metadata.",
         "",
         "| package | needed by | licence |",
         "|---|---|---|",
-        *(f"| {name} | {', '.join(places)} | {licence(name)} |" for name, places in sorted(needed.items())),
+        *(f"| {name} | {', '.join(extras)} | {licence(name)} |" for name, extras in sorted(extras_of.items())),
         "",
-        f"Extras {' and '.join(TOOLS)} are for work on plogicnet itself. What the others need in turn, as far as it is"
-        " installed where this page was made:",
+        f"The extras {' and '.join(TOOLS)} are for development. Indirect dependencies of the other packages that were"
+        " installed\nwhen this page was written:",
         "",
         "| package | licence |",
         "|---|---|",
-        *(f"| {name} | {known} |" for name in sorted(in_turn(used)) if (known := licence(name))),
+        *(f"| {name} | {text} |" for name in sorted(indirect_dependencies(runtime)) if (text := licence(name))),
     ]
     return "\n".join(lines) + "\n"
 

@@ -1,1 +1,1 @@
-"""The paper's tables, reproduced: the training behind each row, its results as JSON, and ours beside the printed."""
+"""Reproduction of the paper's tables: the training of each row, its results as JSON, and their comparison."""

@@ -1,4 +1,4 @@
-"""`python -m reproduction`: the paper's tables, ours beside theirs."""
+"""Entry point of `python -m reproduction`."""
 
 from plogicnet.cli import run_program
 

@@ -1,4 +1,4 @@
-"""The commands of `python -m reproduction`; without a command's name, the tables are shown."""
+"""The commands of `python -m reproduction`; the default command shows the tables."""
 
 import logging
 import sys
@@ -9,49 +9,51 @@ from typer import Argument, Option, Typer
 from typer.core import TyperGroup
 
 from plogicnet.cli.options import Assignments, Device, Json, Threads
-from plogicnet.cli.settings import given, log_to_stderr
+from plogicnet.cli.settings import log_to_stderr, without_none
 from plogicnet.cli.train import parse_seeds
 from reproduction import show, training
-from reproduction.page import write_page
-from reproduction.results import add_entry, collected
+from reproduction.page import write_pages
+from reproduction.results import add_entry, collect_entries
 from reproduction.selection import DOCS, RUNS, select
 
-Tables = Annotated[list[str] | None, Argument(help="1, 2, 3, 4, 5, 8, 9, 10, fig2; default: all.")]
-Only = Annotated[list[str] | None, Option("--only", help="Only this row; or a run's name: that run alone.")]
+Tables = Annotated[list[str] | None, Argument(help="1, 2, 3, 4, 5, 8, 9, 10 or fig2. Default: all.")]
+Only = Annotated[list[str] | None, Option("--only", help="Only this row, or only the run of this name.")]
 Data = Annotated[list[str] | None, Option("--data", help="Only this data set.")]
-Graph = Annotated[str | None, Option("--graph", help="The same rows on another graph, as umls.")]
-Seeds = Annotated[str | None, Option("--seeds", help="The seeds, as 0,1; default: 0 where no seed has been run.")]
-Out = Annotated[Path | None, Option("--out", help=f"The directory of the runs; default: {RUNS}/paper.")]
+Graph = Annotated[str | None, Option("--graph", help="Another graph for the same rows, for example umls.")]
+Seeds = Annotated[str | None, Option("--seeds", help="Seeds, for example 0,1. Default: 0 if the run has no result.")]
+Out = Annotated[Path | None, Option("--out", help=f"Directory of the runs. Default: {RUNS}/paper.")]
 Results = Annotated[
-    Path | None, Option("--results", help="The directory of the result files; default: docs/results/paper.")
+    Path | None, Option("--results", help="Directory of the result files. Default: docs/results/paper.")
 ]
-Commit = Annotated[str | None, Option("--commit", help="The commit of the source, where git does not know it.")]
-Places = Annotated[list[Path], Argument(help="Run directories, or result files made elsewhere.")]
-Page = Annotated[Path, Argument(help="The page; reproduction-notes.yaml beside it holds the discussion.")]
+Commit = Annotated[str | None, Option("--commit", help="Commit of the source, if git is not available.")]
+Sources = Annotated[list[Path], Argument(help="Run directories, or result files from another machine.")]
+Page = Annotated[
+    Path, Argument(help="Page to write. The discussion is read from reproduction-notes.yaml in the same directory.")
+]
 
 
-class ShowsTables(TyperGroup):
-    """A group of commands that shows the tables where no command is named."""
+class DefaultTablesGroup(TyperGroup):
+    """A group of commands with `tables` as the default command."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Puts the name of the default command before arguments without one."""
+        """Insert the default command if no command is named."""
         named = bool(args) and args[0] in (*self.commands, "--help")
         return super().parse_args(ctx, args if named else ["tables", *args])
 
 
-app = Typer(cls=ShowsTables, add_completion=False, pretty_exceptions_enable=False)
+app = Typer(cls=DefaultTablesGroup, add_completion=False, pretty_exceptions_enable=False)
 
 
 @app.callback()
 def start() -> None:
-    """The paper's tables, ours beside theirs; `python -m reproduction 2 --list` is short for `tables 2 --list`."""
+    """Reproduce the paper's tables. `python -m reproduction 2 --list` is short for `tables 2 --list`."""
     log_to_stderr(logging.WARNING, "plogicnet", "reproduction")
 
 
 @app.command()
 def tables(
     tables: Tables = None,
-    as_list: Annotated[bool, Option("--list", help="The state of every row.")] = False,
+    as_list: Annotated[bool, Option("--list", help="Show only the state of every row.")] = False,
     only: Only = None,
     data: Data = None,
     graph: Graph = None,
@@ -59,13 +61,13 @@ def tables(
     results: Results = None,
     as_json: Json = False,
 ) -> None:
-    """Show what has been run beside what the paper prints."""
+    """Show our results and the printed ones."""
     selection = select(tables, only, data, graph, assignments, results=results)
     waiting = show.show_tables(selection, as_list, as_json)
     if waiting:
-        altered = [*(["--graph", graph] if graph else []), *(f"--set {each}" for each in assignments or [])]
-        again = " ".join(["python -m reproduction train", *(tables or []), *altered])
-        print(f"{waiting} rows have no result in {selection.results}; `{again}` trains them", file=sys.stderr)
+        options = [*(["--graph", graph] if graph else []), *(f"--set {each}" for each in assignments or [])]
+        command = " ".join(["python -m reproduction train", *(tables or []), *options])
+        print(f"{waiting} rows have no result in {selection.results}. `{command}` trains them.", file=sys.stderr)
 
 
 @app.command()
@@ -83,36 +85,36 @@ def train(
     threads: Threads = None,
     as_json: Json = False,
 ) -> None:
-    """Train what has not been run, after printing its cost; then show the tables."""
+    """Train the runs without a result, after printing the cost. Then show the tables."""
     numbers = None if seeds is None else parse_seeds(seeds)
     selection = select(tables, only, data, graph, assignments, out, results)
-    pending = training.pending(selection, numbers, given(device=device, threads=threads))
-    training.train(selection, pending, commit)
+    pending = training.find_pending(selection, numbers, without_none(device=device, threads=threads))
+    training.run_trainings(selection, pending, commit)
     show.show_tables(selection, as_list=False, json=as_json)
 
 
 @app.command()
 def collect(
-    places: Places,
+    sources: Sources,
     graph: Graph = None,
     assignments: Assignments = None,
     results: Results = None,
 ) -> None:
-    """Add runs that were made elsewhere to the results."""
+    """Add runs from another machine to the results."""
     selection = select(graph=graph, assignments=assignments, results=results)
-    for place in places:
-        run, entries = collected(place, selection.paper)
+    for source in sources:
+        run, entries = collect_entries(source, selection.paper)
         for entry in entries:
             file = add_entry(selection.results, run, entry, selection.paper)
-            print(f"{place}: {file}, seed {entry['seed']}", file=sys.stderr)
+            print(f"{source}: {file}, seed {entry['seed']}", file=sys.stderr)
 
 
 @app.command()
 def page(file: Page = DOCS / "reproduction.md", results: Results = None) -> None:
-    """Write the page of all tables, and the plot of Figure 2."""
+    """Write the summary page, the appendix page with all tables, and the plot of Figure 2."""
     selection = select(results=results)
-    for row in write_page(file, selection.paper, selection.found()):
-        print(f"{row}: far from the printed figures, and not discussed yet", file=sys.stderr)
+    for row in write_pages(file, selection.paper, selection.load_results()):
+        print(f"{row}: far from the printed metrics, and not discussed yet", file=sys.stderr)
 
 
 @app.command()
@@ -137,5 +139,5 @@ def history(
     results: Results = None,
     as_json: Json = False,
 ) -> None:
-    """Show every run by EM iteration: what was accepted, and test MRRs."""
+    """Show every run by EM iteration: accepted hidden triples and test MRRs."""
     show.show_history(select(tables, only, data, graph, assignments, results=results), as_json)

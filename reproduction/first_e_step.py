@@ -1,4 +1,4 @@
-"""Trainings that begin alike share their first E-step: it is fitted once, then loaded."""
+"""Cache of the first E-step: trainings with the same data, neural settings and seed train it once."""
 
 import hashlib
 from collections.abc import Callable
@@ -12,17 +12,17 @@ from plogicnet.config import Config
 from plogicnet.graph import KnowledgeGraph
 from plogicnet.neural.device import pick_device
 from plogicnet.neural.protocol import NeuralModel
-from plogicnet.support.files import checksum, locked, write_text
-from plogicnet.support.progress import Clock
+from plogicnet.support.files import checksum, lock_directory, write_text
+from plogicnet.support.progress import Timer
 
-SAVED = "neural.safetensors"
+MODEL_FILE = "neural.safetensors"
 
 
-def fit_or_load(cache: Path, clock: Clock) -> Callable[..., None]:
-    """A `Hooks.fit_first` that saves what it fits in a directory, and loads it in later trainings that begin alike.
+def fit_or_load(cache: Path, timer: Timer) -> Callable[..., None]:
+    """Return a `Hooks.fit_first` that loads the first E-step's model from a cache directory, or fits and saves it.
 
-    Of two trainings at once, the second waits for the first. Loading is clocked as `e_step_shared`. Without the right
-    checksum, what is saved is fitted again.
+    If two trainings need the same model at once, the second waits for the first. The time of loading is recorded as
+    `e_step_shared`. A model with a wrong checksum is fitted again.
     """
 
     def fit_first(
@@ -30,10 +30,10 @@ def fit_or_load(cache: Path, clock: Clock) -> Callable[..., None]:
     ) -> None:
         folder = cache / cache_key(graph, config, seed)
         folder.mkdir(parents=True, exist_ok=True)
-        saved, digest = folder / SAVED, folder / "sha256"
-        with locked(folder, wait=True):
+        saved, digest = folder / MODEL_FILE, folder / "sha256"
+        with lock_directory(folder, wait=True):
             if digest.is_file() and saved.is_file() and digest.read_text(encoding="utf-8") == checksum(saved):
-                with clock("e_step_shared"):
+                with timer("e_step_shared"):
                     model.load(saved)
                 return
             fit()
@@ -44,7 +44,7 @@ def fit_or_load(cache: Path, clock: Clock) -> Callable[..., None]:
 
 
 def cache_key(graph: KnowledgeGraph, config: Config, seed: int) -> str:
-    """The cache key of the first E-step: data, settings and source."""
+    """Return the cache key of the first E-step: a hash of data, settings and source code."""
     sizes = [len(x) for x in (graph.entities, graph.relations, graph.train, graph.valid)]
     about = (config.neural, seed, pick_device(config.device).type, bool(find_spec("triton")), sizes)
     digest = hashlib.sha256(repr(about).encode())

@@ -1,52 +1,55 @@
-"""Every run by EM iteration: what its rules accepted, and the test MRR of each ranking."""
+"""Every run by EM iteration: the number of accepted hidden triples, and the test MRR of each ranking."""
 
 from collections.abc import Mapping, Sequence
 
-from plogicnet.systems.system import FIGURES, STAR
+from plogicnet.systems.system import PLOGICNET_STAR_KEY, RANKING_TITLES
 from reproduction.inspection import SELF_LOOPS, TOP_100
-from reproduction.results import Json, iterations_over
+from reproduction.results import Json, average_iterations
 
-RANKINGS = {key: key for key in FIGURES} | {STAR + TOP_100: "top 100", STAR + SELF_LOOPS: "self-loops"}
-"""The rankings whose MRR is shown, and the titles of their columns."""
-NAMES = ("run", "seeds", "EM")
-COUNTS = ("hidden", "accepted", "held out", "%", "λ")
-COLUMNS = (*NAMES, *COUNTS, *RANKINGS.values())
+RANKINGS = {key: key for key in RANKING_TITLES} | {
+    PLOGICNET_STAR_KEY + TOP_100: "top 100",
+    PLOGICNET_STAR_KEY + SELF_LOOPS: "self-loops",
+}
+"""The rankings with an MRR column, and the column titles."""
+RUN_COLUMNS = ("run", "seeds", "EM")
+COUNT_COLUMNS = ("hidden", "accepted", "held out", "%", "λ")
+COLUMNS = (*RUN_COLUMNS, *COUNT_COLUMNS, *RANKINGS.values())
 
 
-def history(results: Mapping[str, Json]) -> list[Json]:
-    """One row for each iteration of each run, ordered by name; figures are means over the seeds.
+def history_rows(results: Mapping[str, Json]) -> list[Json]:
+    """Return one row per iteration of each run, sorted by run, with means over the seeds.
 
     Example:
         >>> iteration = {"iteration": 1, "hidden": 9, "accepted": 4, "precision": 0.5, "lambda": 2.0}
         >>> entry = {"seed": 0, "iterations": [iteration | {"metrics": {"plogicnet*": {"mrr": 0.75}}}]}
-        >>> rows = history({"umls-transe": {"by_seed": [entry]}})
+        >>> rows = history_rows({"umls-transe": {"by_seed": [entry]}})
         >>> rows[0]["held_out"], rows[0]["mrr"]
         (2, {'plogicnet*': 0.75})
     """
-    return [_row(name, about) for name in sorted(results) for about in iterations_over(results[name]["by_seed"])]
+    return [_row(name, about) for name in sorted(results) for about in average_iterations(results[name]["by_seed"])]
 
 
 def _row(run: str, about: Json) -> Json:
-    kept = {key: about.get(key) for key in ("iteration", "hidden", "accepted", "precision")}
-    held_out = round((kept["accepted"] or 0) * (kept["precision"] or 0.0))
+    counts = {key: about.get(key) for key in ("iteration", "hidden", "accepted", "precision")}
+    held_out = round((counts["accepted"] or 0) * (counts["precision"] or 0.0))
     metrics = about.get("metrics", {})
     mrr = {system: metrics[system]["mrr"] for system in RANKINGS if system in metrics}
     seeds = max(about.get("seeds", {}).values(), default=0)
-    lambda_ = about.get("lambda") if kept["hidden"] else None
-    return {"run": run, "seeds": seeds, **kept, "held_out": held_out, "lambda": lambda_, "mrr": mrr}
+    lambda_ = about.get("lambda") if counts["hidden"] else None
+    return {"run": run, "seeds": seeds, **counts, "held_out": held_out, "lambda": lambda_, "mrr": mrr}
 
 
-def cells(row: Json) -> Sequence[str]:
-    """A row as text, one cell for each column.
+def format_row(row: Json) -> Sequence[str]:
+    """Return a row as text, one cell per column.
 
     Example:
         >>> row = {"run": "r", "seeds": 1, "iteration": 1, "hidden": 9, "accepted": 4, "precision": 0.5, "held_out": 2}
-        >>> cells(row | {"lambda": 2.0, "mrr": {"neural": 0.5}})[4:9]
+        >>> format_row(row | {"lambda": 2.0, "mrr": {"neural": 0.5}})[4:9]
         ['4', '2', '50.00', '2', '0.5000']
     """
     known = row["precision"] is not None
     share = [f"{row['held_out']:,}", f"{row['precision']:.2%}"[:-1]] if known else ["", ""]
     counts = [*("" if row[key] is None else f"{row[key]:,.0f}" for key in ("hidden", "accepted")), *share]
-    ranked = [f"{row['mrr'][system]:.4f}" if system in row["mrr"] else "" for system in RANKINGS]
+    mrrs = [f"{row['mrr'][system]:.4f}" if system in row["mrr"] else "" for system in RANKINGS]
     lambda_ = "" if row["lambda"] is None else f"{row['lambda']:g}"
-    return [row["run"], str(row["seeds"]), str(row["iteration"]), *counts, lambda_, *ranked]
+    return [row["run"], str(row["seeds"]), str(row["iteration"]), *counts, lambda_, *mrrs]

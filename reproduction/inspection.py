@@ -1,4 +1,4 @@
-"""A `Hooks.inspect`: the test ranks after each EM iteration, with the variants that the tables show."""
+"""A `Hooks.inspect` that ranks the test triples after each EM iteration, with the variants that the tables show."""
 
 import os
 import platform
@@ -11,36 +11,36 @@ from typing import Any
 import torch
 
 from plogicnet.config import Config
-from plogicnet.evaluation.metrics import summary
-from plogicnet.evaluation.orders import Combination
+from plogicnet.evaluation.metrics import compute_metrics
+from plogicnet.evaluation.orders import CombinedOrder
 from plogicnet.evaluation.ranking import rank
 from plogicnet.graph import KnowledgeGraph
 from plogicnet.neural.device import pick_device
-from plogicnet.support.progress import Progress, silent
-from plogicnet.systems.system import NEURAL, RULES, STAR
-from plogicnet.training.selection import rankings
+from plogicnet.support.progress import Progress, no_progress
+from plogicnet.systems.system import NEURAL, PLOGICNET_STAR_KEY, RULES
+from plogicnet.training.selection import ranking_orders
 from plogicnet.training.state import Outcome
 
 ROOT = Path(__file__).resolve().parents[1]
 SELF_LOOPS = ", self-loops compete"
-"""Without the irreflexive constraint."""
+"""Suffix of a ranking without the irreflexive constraint."""
 TOP_100 = ", top 100"
-"""With only the neural model's best hundred candidates re-ranked, as in the authors' program."""
+"""Suffix of a ranking that re-ranks only the neural model's best 100 candidates, as the authors' program does."""
 UNFILTERED = f"{RULES}, known facts compete"
-"""The rules alone with facts of train and valid among the candidates."""
+"""The ranking by rules alone in which triples of train and valid are candidates."""
 
 
-def variants(config: Config, lambda_: float) -> dict[str, Combination]:
-    """The rankings of a run, and those that the paper or the authors' program has instead.
+def ranking_variants(config: Config, lambda_: float) -> dict[str, CombinedOrder]:
+    """Return the rankings of a run, and the variants that the paper or the authors' program uses.
 
     Example:
-        >>> list(variants(Config().with_values({"em.neural": False}), 0.5))
+        >>> list(ranking_variants(Config().with_values({"em.neural": False}), 0.5))
         ['rules', 'plogicnet*', 'rules, self-loops compete']
     """
-    named = rankings(config, lambda_)
+    named = ranking_orders(config, lambda_)
     if config.em.neural:
-        named[STAR + SELF_LOOPS] = replace(named[STAR], constraint=False)
-        named[STAR + TOP_100] = replace(named[STAR], rerank=100)
+        named[PLOGICNET_STAR_KEY + SELF_LOOPS] = replace(named[PLOGICNET_STAR_KEY], constraint=False)
+        named[PLOGICNET_STAR_KEY + TOP_100] = replace(named[PLOGICNET_STAR_KEY], rerank=100)
     else:
         named[RULES + SELF_LOOPS] = replace(named[RULES], constraint=False)
     if not config.em.rules:
@@ -49,28 +49,34 @@ def variants(config: Config, lambda_: float) -> dict[str, Combination]:
 
 
 def rank_test(
-    config: Config, commit: str | None, progress: Progress = silent
+    config: Config, commit: str | None, progress: Progress = no_progress
 ) -> Callable[[KnowledgeGraph, Outcome], Mapping[str, Any]]:
-    """A `Hooks.inspect` that ranks the test triples, and records the commit and the device; nothing is chosen by it."""
+    """Return a `Hooks.inspect` that ranks the test triples, and records the commit and the device.
+
+    The test metrics do not influence the training.
+    """
 
     def inspect(graph: KnowledgeGraph, now: Outcome) -> Mapping[str, Any]:
         scores, memory = now.rule_model.scores(graph), config.evaluation.batch_memory_mb
-        ranks = rank(graph, "test", now.neural, scores, variants(config, now.lambda_), memory, progress)
+        ranks = rank(graph, "test", now.neural, scores, ranking_variants(config, now.lambda_), memory, progress)
         if now.neural is None:
-            alone = {UNFILTERED: Combination(neural=False)}
-            ranks |= rank(graph, "test", None, scores, alone, memory, progress, filtered=["test"])
-        figures: dict[str, Any] = {name: summary(of.realistic) for name, of in ranks.items()}
-        if now.neural is None:  # rules alone tie often
-            for name, of in ranks.items():
-                figures[name] |= {"optimistic": summary(of.optimistic), "pessimistic": summary(of.pessimistic)}
+            unfiltered = {UNFILTERED: CombinedOrder(neural=False)}
+            ranks |= rank(graph, "test", None, scores, unfiltered, memory, progress, filtered=["test"])
+        metrics: dict[str, Any] = {name: compute_metrics(each.realistic) for name, each in ranks.items()}
+        if now.neural is None:  # rules alone have many ties
+            for name, each in ranks.items():
+                metrics[name] |= {
+                    "optimistic": compute_metrics(each.optimistic),
+                    "pessimistic": compute_metrics(each.pessimistic),
+                }
         made = {"commit": commit or source_commit(), "device": device_name(config.device), "graph": graph.name}
-        return {"test": figures, "made": made}
+        return {"test": metrics, "made": made}
 
     return inspect
 
 
 def device_name(device: str) -> str:
-    """The GPU's name, or the processor's kind.
+    """Return the name of the GPU, or the processor type.
 
     Example:
         >>> device_name("cpu") == f"CPU ({platform.machine()})"
@@ -80,7 +86,7 @@ def device_name(device: str) -> str:
 
 
 def source_commit() -> str | None:
-    """The commit of this source, marked where files differ from it: $PLOGICNET_COMMIT, or git's answer."""
+    """Return the commit of the source, from $PLOGICNET_COMMIT or git, with a mark if files have changed since."""
     if given := os.environ.get("PLOGICNET_COMMIT"):
         return given
 
@@ -90,6 +96,6 @@ def source_commit() -> str | None:
 
     try:
         commit, changed = git("rev-parse", "--short", "HEAD"), git("status", "--porcelain", "src", "reproduction")
-    except OSError:  # no git here
+    except OSError:  # git is not installed
         return None
     return (commit + (" with changes" if changed else "")) or None

@@ -1,16 +1,16 @@
-"""Result files: one JSON file per run, made from run directories, with mean and standard deviation over the seeds."""
+"""Result files: one JSON file per run, built from run directories, with mean and standard deviation over the seeds."""
 
 import json
 import logging
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from plogicnet.config import Config
 from plogicnet.evaluation.seeds import mean, sd
 from plogicnet.support.errors import InputError
-from plogicnet.support.files import locked, write_text
+from plogicnet.support.files import lock_directory, write_text
 from reproduction.tables import Paper, Run, preset
 
 log = logging.getLogger(__name__)
@@ -18,185 +18,190 @@ Json = dict[str, Any]
 DECIMALS = 6
 
 
-def entry_of(folder: Path) -> Json:
-    """The entry of one seed, from the settings, history and timings of a run directory."""
-    lines, made = _history(folder)
+def read_entry(folder: Path) -> Json:
+    """Return the entry of one seed, read from the settings, history and timings of a run directory."""
+    lines, made = _read_history(folder)
     timings = folder / "timings.json"
     return {
         "seed": Config().with_file(folder / "config.yaml").seed,
         "commit": made.get("commit"),
         "device": made.get("device"),
         "seconds": json.loads(timings.read_text(encoding="utf-8")) if timings.is_file() else {},
-        "iterations": [_iteration(line) for line in lines],
+        "iterations": [_iteration_entry(line) for line in lines],
     }
 
 
-def _history(folder: Path) -> tuple[list[Json], Json]:
-    """The lines of a run's history, and where they were made: commit, device and graph."""
+def _read_history(folder: Path) -> tuple[list[Json], Json]:
+    """Return the lines of a run's history, and the commit, device and graph of the run."""
     lines = [json.loads(line) for line in (folder / "history.jsonl").read_text(encoding="utf-8").splitlines()]
     return lines, next((line["made"] for line in lines if "made" in line), {})
 
 
-def _iteration(line: Mapping[str, Any]) -> Json:
+def _iteration_entry(line: Mapping[str, Any]) -> Json:
     about = {key: line[key] for key in ("iteration", "accepted", "hidden")}
     about |= {"precision": line["accepted_precision"], "lambda": line["lambda"]}
     if "test" in line:
-        about["metrics"] = over([line["test"]], lambda values: round(values[0], DECIMALS))
+        about["metrics"] = reduce_trees([line["test"]], lambda values: round(values[0], DECIMALS))
     return about
 
 
-def collected(place: Path, paper: Paper) -> tuple[Run, list[Json]]:
-    """The run and the entries of a run directory, or of a result file made elsewhere.
+def collect_entries(source: Path, paper: Paper) -> tuple[Run, list[Json]]:
+    """Return the run and the entries of a run directory, or of a result file from another machine.
 
-    The run of a directory is the one with its settings; seed, device and threads do not matter.
+    A directory belongs to the run with the same settings. Seed, device and number of threads are ignored.
     """
-    if place.suffix == ".json":
-        content = _read_result(place)
-        config, graph, entries = _config_of(content), content["dataset"], content["by_seed"]
-        named = paper.runs.get(str(content["run"]))  # runs may have equal settings
-        if named is not None and is_of(content, named):
+    if source.suffix == ".json":
+        content = _read_result(source)
+        config, graph, entries = _result_config(content), content["dataset"], content["by_seed"]
+        named = paper.runs.get(str(content["run"]))  # two runs can have equal settings
+        if named is not None and matches_run(content, named):
             return named, entries
     else:
-        config = Config().with_file(place / "config.yaml")
-        graph, entries = _history(place)[1].get("graph"), [entry_of(place)]
+        config = Config().with_file(source / "config.yaml")
+        graph, entries = _read_history(source)[1].get("graph"), [read_entry(source)]
     for run in paper.runs.values():
-        if graph in (None, run.dataset, Path(run.dataset).name) and _bare(run.config()) == _bare(config):
+        if graph in (None, run.dataset, Path(run.dataset).name) and _comparable(run.config()) == _comparable(config):
             return run, entries
-    where = "" if graph is None else f" on {graph}"
+    on_graph = "" if graph is None else f" on {graph}"
     raise InputError(
-        f"{place}: no row of the paper's tables has these settings{where}; `python -m reproduction --list`"
+        f"{source}: no row of the paper's tables has these settings{on_graph}."
+        " Run `python -m reproduction --list` to see all rows."
     )
 
 
-def _config_of(content: Mapping[str, Any]) -> Config:
+def _result_config(content: Mapping[str, Any]) -> Config:
     return preset(content["preset"]).with_values(content["settings"])
 
 
-def is_of(content: Mapping[str, Any], run: Run) -> bool:
-    """Whether a result has the graph and the settings of this run.
+def matches_run(content: Mapping[str, Any], run: Run) -> bool:
+    """Return whether a result has the graph and the settings of a run.
 
     Example:
-        >>> is_of({"dataset": "umls"}, Run("a", "wn18", "paper/wn18-transe", {}))
+        >>> matches_run({"dataset": "umls"}, Run("a", "wn18", "paper/wn18-transe", {}))
         False
     """
-    return bool(content["dataset"] == run.dataset) and _bare(_config_of(content)) == _bare(run.config())
+    return bool(content["dataset"] == run.dataset) and _comparable(_result_config(content)) == _comparable(run.config())
 
 
-def _bare(config: Config) -> Config:
-    """The settings that decide the figures of an iteration; a shorter training is the beginning of a longer one."""
-    free = {"seed": 0, "device": "auto", "threads": 0, "evaluation.batch_memory_mb": 0, "em.iterations": 1}
-    return config.with_values(free).completed
+def _comparable(config: Config) -> Config:
+    """Return the settings without those that do not change an iteration's metrics.
+
+    The number of iterations is one of them, because a longer training starts with the same iterations.
+    """
+    ignored = {"seed": 0, "device": "auto", "threads": 0, "evaluation.batch_memory_mb": 0, "em.iterations": 1}
+    return config.with_values(ignored).completed
 
 
-def measured(entry: Mapping[str, Any]) -> int:
-    """How many iterations of an entry have test figures.
+def count_measured(entry: Mapping[str, Any]) -> int:
+    """Return the number of iterations of an entry that have test metrics.
 
     Example:
-        >>> measured({"iterations": [{"iteration": 1, "metrics": {}}, {"iteration": 2}]})
+        >>> count_measured({"iterations": [{"iteration": 1, "metrics": {}}, {"iteration": 2}]})
         1
     """
     return sum("metrics" in line for line in entry["iterations"])
 
 
-def iterations_of(config: Config) -> int:
-    """How many EM iterations a training has: one, where it has no rules or no neural model.
+def expected_iterations(config: Config) -> int:
+    """Return the number of EM iterations of a training: one if it has no rules or no neural model.
 
     Example:
-        >>> iterations_of(Config().with_values({"em.rules": False}))
+        >>> expected_iterations(Config().with_values({"em.rules": False}))
         1
     """
     return config.em.iterations if config.em.rules and config.em.neural else 1
 
 
-def result_of(run: Run, entries: Sequence[Mapping[str, Any]], paper: Paper) -> Json:
-    """The content of a run's result file: its settings, mean and standard deviation over its seeds, and each entry.
+def build_result(run: Run, entries: Sequence[Mapping[str, Any]], paper: Paper) -> Json:
+    """Return the content of a run's result file: settings, mean and standard deviation, and the entry of each seed.
 
-    `metrics` are those of EM iteration `iteration`, the last of the preset's own.
+    `metrics` are the metrics of EM iteration `iteration`, the last iteration of the preset.
     """
     entries = sorted(entries, key=lambda entry: int(entry["seed"]))
     seeds = [entry["seed"] for entry in entries]
-    rows = paper.rows_of(run.name)
-    shown = min(iterations_of(run.config()), preset(run.preset).em.iterations)
-    iterations = iterations_over(entries)
-    at: Mapping[str, Any] = next((line for line in iterations if line["iteration"] == shown), {})
-    reached = {"em.iterations": len(iterations)} if "em.iterations" in run.settings else {}
+    rows = paper.rows_using(run.name)
+    last = min(expected_iterations(run.config()), preset(run.preset).em.iterations)
+    iterations = average_iterations(entries)
+    at_last: Mapping[str, Any] = next((line for line in iterations if line["iteration"] == last), {})
+    completed = {"em.iterations": len(iterations)} if "em.iterations" in run.settings else {}
     return {
         "table": list(dict.fromkeys(row.table for row in rows)),
         "row": list(dict.fromkeys(row.name for row in rows)),
         "run": run.name,
         "dataset": run.dataset,
         "preset": run.preset,
-        "settings": {**run.settings, **reached},
+        "settings": {**run.settings, **completed},
         "seeds": seeds,
         "command": _command(run, seeds, paper),
-        **{key: _agreed(entry[key] for entry in entries) for key in ("commit", "device")},
-        "seconds": over([entry["seconds"] for entry in entries], mean),
-        "iteration": shown,
-        "metrics": at.get("metrics", {}),
-        "sd": at.get("sd", {}),
+        **{key: _common_value(entry[key] for entry in entries) for key in ("commit", "device")},
+        "seconds": reduce_trees([entry["seconds"] for entry in entries], mean),
+        "iteration": last,
+        "metrics": at_last.get("metrics", {}),
+        "sd": at_last.get("sd", {}),
         "iterations": [{key: value for key, value in line.items() if key != "sd"} for line in iterations],
         "by_seed": entries,
     }
 
 
 def _command(run: Run, seeds: Sequence[int], paper: Paper) -> str:
-    """The command that makes this result again."""
+    """Return the command that reproduces a result."""
     command = ["python", "-m", "reproduction", "train", "--only", run.name, "--seeds", ",".join(map(str, seeds))]
-    own = paper.own[run.name]
-    command += ["--graph", run.dataset] if run.dataset != own.dataset else []
+    original = paper.original_runs[run.name]
+    command += ["--graph", run.dataset] if run.dataset != original.dataset else []
     for key, value in run.settings.items():
-        if own.settings.get(key) != value:
+        if original.settings.get(key) != value:
             command += ["--set", f"{key}={json.dumps(value)}"]
     return shlex.join(command)
 
 
-def _agreed(values: Any) -> Any:
+def _common_value(values: Iterable[Any]) -> Any:
+    """Return the only value, or a list of the distinct values, or None."""
     distinct = list(dict.fromkeys(value for value in values if value is not None))
     return distinct[0] if len(distinct) == 1 else distinct or None
 
 
-def iterations_over(entries: Sequence[Mapping[str, Any]]) -> list[Json]:
-    """Each iteration over the seeds that reached it: mean and standard deviation over those that have figures.
+def average_iterations(entries: Sequence[Mapping[str, Any]]) -> list[Json]:
+    """Return each iteration with mean and standard deviation over the seeds that have it.
 
     Example:
-        >>> iterations_over([{"iterations": [{"iteration": 1, "accepted": 3}]}])
+        >>> average_iterations([{"iterations": [{"iteration": 1, "accepted": 3}]}])
         [{'iteration': 1, 'accepted': 3}]
     """
     every = [line for entry in entries for line in entry["iterations"]]
-    found = []
+    averaged = []
     for number in sorted({line["iteration"] for line in every}):
         lines = [line for line in every if line["iteration"] == number]
         measured = [line["metrics"] for line in lines if "metrics" in line]
         counts = [{k: v for k, v in line.items() if k not in ("metrics", "iteration")} for line in lines]
-        merged: Json = {"iteration": number, **over(counts, mean)}
+        merged: Json = {"iteration": number, **reduce_trees(counts, mean)}
         if measured:
             by_system = {s: [m[s] for m in measured if s in m] for s in dict.fromkeys(s for m in measured for s in m)}
-            merged["seeds"] = {system: len(figures) for system, figures in by_system.items()}
-            merged["metrics"] = {system: over(figures, mean) for system, figures in by_system.items()}
-            merged["sd"] = {system: over(figures, sd) for system, figures in by_system.items()}
-        found.append(merged)
-    return found
+            merged["seeds"] = {system: len(metrics) for system, metrics in by_system.items()}
+            merged["metrics"] = {system: reduce_trees(metrics, mean) for system, metrics in by_system.items()}
+            merged["sd"] = {system: reduce_trees(metrics, sd) for system, metrics in by_system.items()}
+        averaged.append(merged)
+    return averaged
 
 
-def over(trees: Sequence[Any], figure: Callable[[Sequence[float]], float]) -> Any:
-    """Applies a function to the numbers at the same place of several trees; returns a tree of the same shape.
+def reduce_trees(trees: Sequence[Any], function: Callable[[Sequence[float]], float]) -> Any:
+    """Apply a function to the numbers with the same key in several nested dicts; return a dict of the same shape.
 
     Example:
-        >>> over([{"mrr": 1.0}, {"mrr": 2.0}], mean)
+        >>> reduce_trees([{"mrr": 1.0}, {"mrr": 2.0}], mean)
         {'mrr': 1.5}
     """
     first = trees[0]
     if isinstance(first, Mapping):
         shared = [key for key in first if all(key in tree for tree in trees)]
-        return {key: over([tree[key] for tree in trees], figure) for key in shared}
+        return {key: reduce_trees([tree[key] for tree in trees], function) for key in shared}
     numbers = [value for value in trees if value is not None]
     if not numbers:
         return None
-    return numbers[0] if all(isinstance(n, int) and n == numbers[0] for n in numbers) else figure(numbers)
+    return numbers[0] if all(isinstance(n, int) and n == numbers[0] for n in numbers) else function(numbers)
 
 
 def read_results(directory: Path) -> dict[str, Json]:
-    """The result files of a directory by run; none where there is no directory.
+    """Return the result files of a directory by run; none if the directory does not exist.
 
     Example:
         >>> read_results(Path("nowhere"))
@@ -218,30 +223,32 @@ def _read_result(file: Path) -> Json:
 
 
 def add_entry(directory: Path, run: Run, entry: Mapping[str, Any], paper: Paper) -> Path:
-    """Adds a seed's entry to a run's result file, and returns the file; safe beside other processes.
+    """Add a seed's entry to a run's result file, and return the file. Other processes can do the same meanwhile.
 
-    An entry of the same seed is replaced unless it has figures of more iterations.
+    An existing entry of the same seed is replaced unless it has metrics of more iterations.
     """
     directory.mkdir(parents=True, exist_ok=True)
     file = directory / f"{run.name}.json"
-    with locked(directory, wait=True):
+    with lock_directory(directory, wait=True):
         old = _read_result(file) if file.is_file() else None
-        if old is not None and not is_of(old, run):
-            raise InputError(f"{file}: holds results of another graph or of other settings; name another --results")
+        if old is not None and not matches_run(old, run):
+            raise InputError(
+                f"{file}: contains results of another graph or of other settings. Use --results with another directory."
+            )
         entries = {other["seed"]: other for other in old["by_seed"]} if old else {}
-        if measured(entries.get(entry["seed"], entry)) > measured(entry):
-            log.warning("%s: seed %s is not replaced: it has figures of more EM iterations", file, entry["seed"])
+        if count_measured(entries.get(entry["seed"], entry)) > count_measured(entry):
+            log.warning("%s: seed %s is not replaced because it has metrics of more EM iterations", file, entry["seed"])
             return file
         entries[entry["seed"]] = entry
-        write_text(file, dumps(result_of(run, list(entries.values()), paper)) + "\n")
+        write_text(file, format_json(build_result(run, list(entries.values()), paper)) + "\n")
     return file
 
 
-def dumps(value: object, indent: str = "") -> str:
-    """JSON with a line for each object or list that holds no other.
+def format_json(value: object, indent: str = "") -> str:
+    """Return JSON with one line for each innermost object or list.
 
     Example:
-        >>> print(dumps({"mrr": 0.5, "rules": {"mr": 1.0, "mrr": 0.5}}))
+        >>> print(format_json({"mrr": 0.5, "rules": {"mr": 1.0, "mrr": 0.5}}))
         {
          "mrr": 0.5,
          "rules": {"mr": 1.0, "mrr": 0.5}
@@ -250,7 +257,7 @@ def dumps(value: object, indent: str = "") -> str:
     parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     if not any(isinstance(part, dict | list) for part in parts):
         return json.dumps(value, ensure_ascii=False)
-    inner = [dumps(part, indent + " ") for part in parts]
+    inner = [format_json(part, indent + " ") for part in parts]
     if isinstance(value, dict):
         inner = [f"{json.dumps(key, ensure_ascii=False)}: {text}" for key, text in zip(value, inner, strict=True)]
     start, end = "{}" if isinstance(value, dict) else "[]"

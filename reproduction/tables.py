@@ -1,4 +1,4 @@
-"""The paper's printed tables and the training behind each row, read from `tables.yaml`."""
+"""The paper's printed tables and the training of each row, read from `tables.yaml`."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -9,12 +9,12 @@ from typing import Any
 import yaml
 
 from plogicnet.config import Config
-from plogicnet.support.errors import InputError, nearest
+from plogicnet.support.errors import InputError, did_you_mean
 
 
 @dataclass(frozen=True)
 class Run:
-    """A training that rows are read from.
+    """A training that provides the metrics of one or more rows.
 
     Example:
         >>> paper().runs["wn18rr-mln"].config().em.neural
@@ -27,13 +27,13 @@ class Run:
     settings: Mapping[str, object]
 
     def config(self, seed: int = 0) -> Config:
-        """The preset, then the run's own settings."""
+        """Return the preset with the run's own settings."""
         return replace(preset(self.preset), seed=seed).with_values(self.settings)
 
 
 @cache
 def preset(name: str) -> Config:
-    """A preset's settings, cached: runs are often compared by their settings.
+    """Return a preset's settings, cached because runs are often compared by their settings.
 
     Example:
         >>> preset("paper/wn18-rotate").neural.model
@@ -44,13 +44,13 @@ def preset(name: str) -> Config:
 
 @dataclass(frozen=True)
 class Line:
-    """A line of ours under a printed row.
+    """One of our lines under a printed row.
 
     Attributes:
-        runs: the runs that it may be read from; the first that has been run is used.
-        system: the ranking that it shows; None for figures without ranks, as in Table 5.
+        runs: names of the runs that can provide it; the first one with a result is used.
+        system: the ranking that it shows; None for counts of triples, as in Table 5.
         ties: the tie policy of the ranks.
-        compared: whether it is compared with the printed figures.
+        compared: whether it is compared with the printed metrics.
     """
 
     runs: tuple[str, ...]
@@ -61,14 +61,15 @@ class Line:
 
     @property
     def name(self) -> str:
-        """Its name among the lines of its row."""
+        """The line's name, unique within its row; EM iteration 1 is not mentioned."""
+        iteration = "" if self.iteration == 1 else f", iteration {self.iteration}"
         ties = "" if self.ties == "realistic" else f", {self.ties} ties"
-        return f"{self.system or 'rules'}, iteration {self.iteration}{ties}"
+        return f"{self.system or 'rules'}{iteration}{ties}"
 
 
 @dataclass(frozen=True)
 class Row:
-    """A row of a table on one data set: the printed figures as text, and our lines.
+    """A row of a table on one data set: the printed metrics as text, and our lines.
 
     Example:
         >>> next(row for row in paper().rows("10") if row.name == "RotatE").printed["mrr"]
@@ -83,32 +84,32 @@ class Row:
 
     @property
     def key(self) -> str:
-        """Its name among all rows."""
+        """The row's unique key: table, name and data set."""
         return f"{self.table}/{self.name}/{self.dataset}"
 
     @property
     def runs(self) -> set[str]:
-        """The names of the runs that its lines may be read from."""
+        """The names of the runs that can provide the row's lines."""
         return {name for line in self.lines for name in line.runs}
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table of the paper: its title, the figures it shows, and its rows, data set by data set."""
+    """A table of the paper: its title, its metrics, and its rows sorted by data set."""
 
     key: str
     title: str
-    figures: tuple[str, ...]
+    metrics: tuple[str, ...]
     rows: tuple[Row, ...]
 
     @property
     def heading(self) -> str:
-        """Its number and title."""
+        """The table's number and title."""
         return f"{'Figure 2' if self.key == 'fig2' else f'Table {self.key}'}: {self.title}"
 
     @property
     def datasets(self) -> list[str]:
-        """Its data sets, in order."""
+        """The table's data sets, in order."""
         return list(dict.fromkeys(row.dataset for row in self.rows))
 
 
@@ -117,16 +118,16 @@ class Paper:
     """All runs and all tables.
 
     Attributes:
-        runs: by name, on another graph or with further settings where those are given.
-        own: the same runs as the paper has them.
+        runs: runs by name, with the graph and settings of the user if these are given.
+        original_runs: the same runs with the paper's data sets and settings.
     """
 
     runs: Mapping[str, Run]
-    own: Mapping[str, Run]
+    original_runs: Mapping[str, Run]
     tables: Mapping[str, Table]
 
-    def altered(self, graph: str | None, settings: Mapping[str, object]) -> "Paper":
-        """The same runs on another graph, and with further settings."""
+    def with_overrides(self, graph: str | None, settings: Mapping[str, object]) -> "Paper":
+        """Return the same tables with runs on another graph or with additional settings."""
         runs = {
             name: replace(run, dataset=graph or run.dataset, settings={**run.settings, **settings})
             for name, run in self.runs.items()
@@ -134,27 +135,31 @@ class Paper:
         return replace(self, runs=runs)
 
     def rows(self, *tables: str) -> Iterator[Row]:
-        """The rows of some tables; of all, if none is named."""
+        """Yield the rows of the named tables, or of all tables if none is named."""
         for key in tables or self.tables:
             yield from self.table(key).rows
 
     def table(self, key: str) -> Table:
-        """A table by its number, or fig2."""
+        """Return a table by its number, or Figure 2 by `fig2`.
+
+        Raises:
+            InputError: The table does not exist.
+        """
         if key not in self.tables:
             raise InputError(
-                f"no table {key!r}.{nearest(key, list(self.tables))} There are: {', '.join(self.tables)};"
-                " the paper's Tables 6 and 7 are of its data sets and settings."
+                f"unknown table {key!r}.{did_you_mean(key, list(self.tables))} Use one of {', '.join(self.tables)}."
+                " Tables 6 and 7 of the paper list its data sets and settings and have no results."
             )
         return self.tables[key]
 
-    def rows_of(self, run: str) -> list[Row]:
-        """The rows that show something of a run."""
+    def rows_using(self, run: str) -> list[Row]:
+        """Return the rows that show metrics of a run."""
         return [row for row in self.rows() if run in row.runs]
 
 
 @cache
 def paper() -> Paper:
-    """The tables that come with the program.
+    """Return the paper's tables and runs.
 
     Example:
         >>> paper().table("1").datasets
@@ -165,25 +170,25 @@ def paper() -> Paper:
         name: Run(name, about["dataset"], about["preset"], about.get("settings", {}))
         for name, about in content["runs"].items()
     }
-    return Paper(runs, runs, {key: _table(key, about, runs) for key, about in content["tables"].items()})
+    return Paper(runs, runs, {key: _parse_table(key, about, runs) for key, about in content["tables"].items()})
 
 
-def _table(key: str, about: Mapping[str, Any], runs: Mapping[str, Run]) -> Table:
-    figures = tuple(about["figures"])
+def _parse_table(key: str, about: Mapping[str, Any], runs: Mapping[str, Run]) -> Table:
+    metrics = tuple(about["metrics"])
     rows = []
     for dataset in about["datasets"]:
         for entry in about["rows"]:
             printed = entry.get("paper", {}).get(dataset)
             if printed is None and "paper" in entry:
-                continue  # the paper has no such cell
-            values = dict(zip(figures, printed.split(), strict=True)) if printed else {}
-            lines = [_line(dataset, line, runs) for line in entry.get("ours", [])]
+                continue  # the paper has no results of this system on this data set
+            values = dict(zip(metrics, printed.split(), strict=True)) if printed else {}
+            lines = [_parse_line(dataset, line, runs) for line in entry.get("ours", [])]
             rows.append(Row(key, entry["row"], dataset, values, tuple(line for line in lines if line.runs)))
-    return Table(key, about["title"], figures, tuple(rows))
+    return Table(key, about["title"], metrics, tuple(rows))
 
 
-def _line(dataset: str, about: Mapping[str, Any], runs: Mapping[str, Run]) -> Line:
-    names = tuple(name for part in about["run"] if (name := f"{dataset}-{part}") in runs)
-    beside = about.get("beside", False)
-    compared = not (dataset in beside if isinstance(beside, list) else beside)
+def _parse_line(dataset: str, about: Mapping[str, Any], runs: Mapping[str, Run]) -> Line:
+    names = tuple(name for suffix in about["run"] if (name := f"{dataset}-{suffix}") in runs)
+    not_compared = about.get("not_compared", False)
+    compared = not (dataset in not_compared if isinstance(not_compared, list) else not_compared)
     return Line(names, about.get("system"), about["iteration"], about.get("ties", "realistic"), compared)

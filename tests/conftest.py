@@ -1,4 +1,4 @@
-"""What every test shares."""
+"""Fixtures for all tests."""
 
 import logging
 import os
@@ -15,15 +15,15 @@ from calling import Call
 if TYPE_CHECKING:
     from plogicnet import PLogicNet
 
-collect_ignore = ["toys"]  # imported they would be found by their entry points, in every test
+collect_ignore = ["toys"]  # on sys.path, their entry points would be active in every test
 
-if os.environ.get("PLOGICNET_DATA"):  # tests change their directory
+if os.environ.get("PLOGICNET_DATA"):  # tests change the working directory
     os.environ["PLOGICNET_DATA"] = str(Path(os.environ["PLOGICNET_DATA"]).resolve())
 
 
 @pytest.fixture(autouse=True)
 def _one_thread() -> Iterator[None]:
-    """Small tensors on many threads only wait for each other."""
+    """Use one thread: with small tensors, several threads are slower."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -32,33 +32,33 @@ def _one_thread() -> Iterator[None]:
 
 @pytest.fixture
 def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
-    """`plogicnet` in this process: exit code, stdout, stderr."""
-    return program("plogicnet.cli.app:app", monkeypatch, capsys)
+    """Run `plogicnet` in this process and return exit code, stdout and stderr."""
+    return _caller("plogicnet.cli.app:app", monkeypatch, capsys)
 
 
 @pytest.fixture
 def reproduce(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
-    """`python -m reproduction` in this process: exit code, stdout, stderr."""
-    return program("reproduction.command:app", monkeypatch, capsys)
+    """Run `python -m reproduction` in this process and return exit code, stdout and stderr."""
+    return _caller("reproduction.command:app", monkeypatch, capsys)
 
 
-def program(app: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
+def _caller(app: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
     from plogicnet import cli
 
     loggers = [logging.getLogger(name) for name in ("plogicnet", "reproduction")]
     handlers = [list(logger.handlers) for logger in loggers]
 
-    def run(*words: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["plogicnet", *map(str, words)])
+    def run(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["plogicnet", *map(str, arguments)])
         capsys.readouterr()
-        with pytest.raises(SystemExit) as ended:
+        with pytest.raises(SystemExit) as end:
             cli.run_program(app, "plogicnet")
-        for logger, own in zip(loggers, handlers, strict=True):
-            logger.handlers[:] = own
-        said = capsys.readouterr()
-        assert "Traceback" not in said.err
-        assert isinstance(ended.value.code, int)
-        return ended.value.code, said.out, said.err
+        for logger, initial in zip(loggers, handlers, strict=True):
+            logger.handlers[:] = initial
+        captured = capsys.readouterr()
+        assert "Traceback" not in captured.err
+        assert isinstance(end.value.code, int)
+        return end.value.code, captured.out, captured.err
 
     return run
 
@@ -80,7 +80,7 @@ def served_model(served_run: Path) -> "PLogicNet":
 
 @pytest.fixture(scope="session")
 def address(served_run: Path) -> Iterator[str]:
-    """Where the real command serves that run, without the slash at its end."""
+    """Serve that run with the real command and return its URL, without a trailing slash."""
     from web_servers import serving
 
     with serving(run=served_run) as (_, url):

@@ -1,4 +1,4 @@
-"""A progress display that breaks off a training."""
+"""A progress display that interrupts a training."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,7 +7,7 @@ from plogicnet.support.progress import Advance, Progress
 
 
 def interrupted_at(stop: int | None, error: type[BaseException]) -> Progress:
-    """Raises the error once so many steps are shown; never for None."""
+    """Return a progress display that raises the error after `stop` steps, or never if `stop` is None."""
 
     @contextmanager
     def progress(step: str, total: int) -> Iterator[Advance]:

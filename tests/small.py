@@ -1,4 +1,4 @@
-"""A small graph, quick settings, and a neural model whose scores are a table: what the upper layers are tested on."""
+"""A small graph, quick settings, and a neural model with scores from a table."""
 
 import itertools
 from pathlib import Path
@@ -9,8 +9,8 @@ import torch
 from plogicnet import PLogicNet
 from plogicnet.config import Config
 from plogicnet.graph import BoolArray, FloatArray, IntArray, KnowledgeGraph, Side
-from plogicnet.neural.protocol import Checkpoint, Examples, Reasons, Table, Validate
-from plogicnet.support.progress import Progress, silent
+from plogicnet.neural.protocol import Checkpoint, Examples, ParameterTable, Reasons, Validate
+from plogicnet.support.progress import Progress, no_progress
 
 SMALL: dict[str, object] = {
     "device": "cpu",
@@ -26,7 +26,7 @@ SMALL: dict[str, object] = {
 
 
 def family_rows() -> list[tuple[str, str, str]]:
-    """Six families of five: 30 people, 120 facts of which rules find most, in random order."""
+    """Return 120 facts about six families of five in random order; rules conclude most of them."""
     rows = []
     for f in range(6):
         man, woman, *children = (f"{role}{f}" for role in ("man", "woman", "a", "b", "c"))
@@ -44,7 +44,7 @@ def small_graph() -> KnowledgeGraph:
 
 
 def write_small_graph(folder: Path) -> Path:
-    """The small graph as files that commands read."""
+    """Write the small graph as text files for commands."""
     graph = small_graph()
     for split in ("train", "valid", "test"):
         lines = ("\t".join(graph.names(t)) + "\n" for t in graph.split(split))
@@ -57,7 +57,7 @@ def fitted(values: dict[str, object] | None = None, graph: KnowledgeGraph | None
 
 
 class TableModel:
-    """A neural model whose scores are read from a table (relation, head, tail)."""
+    """A neural model with scores from a table (relation, head, tail)."""
 
     device = torch.device("cpu")
     is_logit = True
@@ -81,7 +81,7 @@ class TableModel:
         examples: Examples,
         seed: int,
         warm: bool = False,
-        progress: Progress = silent,
+        progress: Progress = no_progress,
         *,
         validate: Validate | None = None,
         checkpoint: Checkpoint | None = None,
@@ -105,8 +105,8 @@ class TableModel:
         scores = self.score_all(known, relations, side)
         return scores if candidates is None else scores[:, torch.from_numpy(candidates.copy())]
 
-    def tables(self) -> dict[str, Table]:
-        return {"scores": Table(self.table.numpy())}
+    def tables(self) -> dict[str, ParameterTable]:
+        return {"scores": ParameterTable(self.table.numpy())}
 
     def reasons(self, triple: IntArray) -> Reasons:  # noqa: ARG002
         return Reasons()

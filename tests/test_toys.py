@@ -1,4 +1,4 @@
-"""A model, an engine, a system and a metric of another package go through the whole program by their entry points."""
+"""A model, an engine, a system and a metric of another package work in all commands through their entry points."""
 
 import json
 from pathlib import Path
@@ -8,7 +8,7 @@ from urllib.request import urlopen
 import pytest
 
 from small import write_small_graph
-from toy_modules import TOYS, programs
+from toy_modules import TOYS, run_commands
 from web_servers import serving
 
 SETTINGS = (
@@ -18,16 +18,16 @@ SETTINGS = (
 TRIPLE = ("man0", "parent", "a0")
 
 
-def test_toys_from_training_to_export(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_extensions_work_from_training_to_export(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run, graph = tmp_path / "run", write_small_graph(tmp_path)
-    words = [word for setting in SETTINGS for word in ("--set", setting)]
+    options = [option for setting in SETTINGS for option in ("--set", setting)]
     facts, report, exported = tmp_path / "facts.tsv", tmp_path / "report.html", tmp_path / "exported"
     facts.write_text("newcomer\thusband\twoman0\nnewcomer\tparent\ta0\n")
     commands = {
-        "trained": ["train", graph, "--out", run, "--device", "cpu", *words, "--json"],
+        "trained": ["train", graph, "--out", run, "--device", "cpu", *options, "--json"],
         "resumed": ["resume", run, "--set", "em.iterations=2", "--json"],
         "table": ["evaluate", run],
-        "figures": ["evaluate", run, "--json"],
+        "metrics": ["evaluate", run, "--json"],
         "predicted": ["predict", run, "--head", "man0", "--relation", "parent", "--json"],
         "explained": ["explain", run, *TRIPLE, "--json"],
         "new": ["predict", run, "--facts", facts, "--head", "newcomer", "--relation", "parent", "--json"],
@@ -36,25 +36,26 @@ def test_toys_from_training_to_export(tmp_path: Path, monkeypatch: pytest.Monkey
         "exported": ["export", run, "--out", exported, "--json"],
         "doctor": ["doctor", run, "--json"],
     }
-    outputs = dict(zip(commands, programs(*commands.values()), strict=True))
+    outputs = dict(zip(commands, run_commands(*commands.values()), strict=True))
     results = {name: json.loads(text) for name, text in outputs.items() if "--json" in commands[name]}
     assert results["resumed"]["iteration"] == 2
     assert "hits_at_2" in results["trained"]["test"]["plogicnet*"]
 
-    # the metric is in every table, the system's name in its own line
+    # the metric is in every table, and the system's name in its row
     assert "Hits@2" in outputs["table"]
     assert "Frequency (rules alone)" in outputs["table"]
-    figures = results["figures"]
-    star = figures["plogicnet*"]
+    metrics = results["metrics"]
+    star = metrics["plogicnet*"]
     assert star["hits_at_1"] <= star["hits_at_2"] <= star["hits_at_3"]
-    assert star["by_relation"]["parent"].keys() == figures["neural"]["by_side"]["head"].keys() >= {"hits_at_2"}
+    assert star["by_relation"]["parent"].keys() == metrics["neural"]["by_side"]["head"].keys() >= {"hits_at_2"}
     assert "Hits@2" in report.read_text(encoding="utf-8")
 
-    why = results["explained"]
-    assert why["rules"]
-    assert why["log_odds"] == pytest.approx(why["base"] + sum(rule["contribution"] for rule in why["rules"]))
+    explanation = results["explained"]
+    assert explanation["rules"]
+    contributions = sum(rule["contribution"] for rule in explanation["rules"])
+    assert explanation["log_odds"] == pytest.approx(explanation["base"] + contributions)
 
-    # the model scores an entity that training never saw, by its new facts
+    # the model scores an entity that is not in the training graph by its new facts
     for name in ("predicted", "new"):
         assert len(results[name]["predictions"]) == 10
         assert all(row["q"] is not None for row in results[name]["predictions"])
@@ -63,17 +64,17 @@ def test_toys_from_training_to_export(tmp_path: Path, monkeypatch: pytest.Monkey
 
     assert results["exported"]["rules"] > 0
     assert "predictions.tsv" in results["exported"]["files"]
-    assert not [name for name in results["exported"]["files"] if name.startswith("entities")], "it has no table"
+    assert not [name for name in results["exported"]["files"] if name.startswith("entities")], "the model has no tables"
 
     monkeypatch.setenv("PYTHONPATH", str(TOYS))
     with serving(run=run) as (_, address):
 
-        def asked(question: str) -> dict[str, object]:
-            with urlopen(f"{address}api/{question}") as answer:
-                return dict(json.load(answer))
+        def get(path: str) -> dict[str, object]:
+            with urlopen(f"{address}api/{path}") as response:
+                return dict(json.load(response))
 
-        info = asked("info")
+        info = get("info")
         assert info["model"] == "Messages"
         assert "hits_at_2" in json.dumps(info)
         head, relation, tail = map(quote, TRIPLE)
-        assert asked(f"explain?head={head}&relation={relation}&tail={tail}")["q"] == why["q"]
+        assert get(f"explain?head={head}&relation={relation}&tail={tail}")["q"] == explanation["q"]

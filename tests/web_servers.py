@@ -1,4 +1,4 @@
-"""A run to serve, hostile names, and servers for tests: the real command, or the same parts in this process."""
+"""A run to serve, hostile names, and test servers: the real command, or the same server in this process."""
 
 import os
 import re
@@ -13,10 +13,10 @@ from pathlib import Path
 
 from plogicnet import PLogicNet
 from plogicnet.graph import KnowledgeGraph
-from plogicnet.web.answers import Answerer
 from plogicnet.web.connections import Limits
-from plogicnet.web.gate import Gate
-from plogicnet.web.server import bound, make_app, make_server
+from plogicnet.web.security import RequestGuard
+from plogicnet.web.server import listening_socket, make_app, make_server
+from plogicnet.web.service import ModelService
 from small import family_rows, fitted
 
 SCRIPT = "<img src=x onerror=\"document.title='pwned';window.pwned=1\">"
@@ -41,12 +41,12 @@ HOSTILE = (
 
 
 def served_graph() -> KnowledgeGraph:
-    """The small families, and entities with hostile names that are married, so that rules speak of them."""
+    """Return the small families, and married entities with hostile names, so that rules apply to them."""
     rows = family_rows()
     hostile = []
-    for at, name in enumerate(HOSTILE):
-        partner = HOSTILE[(at + 1) % len(HOSTILE)]
-        hostile += [(name, "husband", partner), (name, SCRIPT, "man0"), (f"man{at % 6}", "parent", name)]
+    for i, name in enumerate(HOSTILE):
+        partner = HOSTILE[(i + 1) % len(HOSTILE)]
+        hostile += [(name, "husband", partner), (name, SCRIPT, "man0"), (f"man{i % 6}", "parent", name)]
     return KnowledgeGraph.from_names(rows[:86] + hostile, rows[86:102], rows[102:], "families <b>&amp;")
 
 
@@ -56,18 +56,18 @@ def make_run(folder: Path) -> Path:
 
 
 @contextmanager
-def serving(*words: object, run: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """`plogicnet serve` in a child process, and the address that it printed."""
-    command = [sys.executable, "-m", "plogicnet", "serve", str(run), "--port", "0", *map(str, words)]
+def serving(*options: object, run: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Run `plogicnet serve` in a child process and yield it with the address that it printed."""
+    command = [sys.executable, "-m", "plogicnet", "serve", str(run), "--port", "0", *map(str, options)]
     env = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
     env.pop("PLOGICNET_TOKEN", None)
     child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
     try:
         assert child.stdout is not None
         line = child.stdout.readline()
-        found = re.search(r"http://\S+", line)
-        assert found, line + (child.stderr.read() if child.stderr and child.poll() is not None else "")
-        yield child, found[0]
+        match = re.search(r"http://\S+", line)
+        assert match, line + (child.stderr.read() if child.stderr and child.poll() is not None else "")
+        yield child, match[0]
     finally:
         if child.poll() is None:
             child.send_signal(signal.SIGKILL)
@@ -76,10 +76,10 @@ def serving(*words: object, run: Path) -> Iterator[tuple[subprocess.Popen[str], 
 
 @contextmanager
 def in_process(model: PLogicNet, limits: Limits, token: str | None = None) -> Iterator[int]:
-    """The same server in a thread, with limits that a test can wait for; gives its port."""
-    gate = Gate(make_app(Answerer(model), limits), "127.0.0.1", token)
-    server = make_server(gate, limits)
-    with bound("127.0.0.1", 0) as listening:
+    """Run the same server in a thread, with limits short enough for a test, and yield its port."""
+    guard = RequestGuard(make_app(ModelService(model), limits), "127.0.0.1", token)
+    server = make_server(guard, limits)
+    with listening_socket("127.0.0.1", 0) as listening:
         thread = threading.Thread(target=server.run, args=([listening],))
         thread.start()
         try:

@@ -1,7 +1,7 @@
-"""Kills real trainings at random places, resumes them, and holds what they end with against the uninterrupted ones.
+"""Kill real training runs at random points, resume them, and compare their results with uninterrupted runs.
 
-`python torture/kills.py --kills 300 --write` writes docs/results/reliability.json and docs/reliability.md;
-`--only KIND:SEED` repeats one. A place that is a moment is drawn the same each time, and hit nearly the same.
+`python torture/kills.py --kills 300 --write` writes docs/results/reliability.json and docs/reliability.md.
+`--only KIND:SEED` repeats one run. A random moment is reproduced only approximately.
 """
 
 import argparse
@@ -33,7 +33,7 @@ KINDS = {
     for place in ("moment", "operation")
     for name, number in (("kill", signal.SIGKILL), ("term", signal.SIGTERM), ("int", signal.SIGINT))
 } | {"torn-write": (signal.SIGKILL, "rename")}
-"""Kinds of fault: the signal, and what is counted until it comes."""
+"""Kinds of fault: the signal, and the unit in which its time is drawn."""
 RULES = "=1.5: husband(X, Y) => wife(Y, X)\n0.25: parent(X, Y) & sibling(Y, Z) => parent(X, Z)\n"
 SMALL = (
     *(
@@ -57,25 +57,25 @@ SOFTMAX = (
     ),
     *("em.warm_start=true", "em.patience=1", "em.iterations=3"),
 )
-NOTHING = "before anything was saved|no such directory; `plogicnet train"
-"""What resume says where a training was stopped before there was anything to go on from."""
-UNHEARD = 2.0
-"""Seconds that a program may go on after a signal, if it then ends as if there had been none."""
-Words = tuple[str, ...]
+NOT_SAVED = r"(anything|nothing) (was|is) saved|(no such directory|does not exist).*`plogicnet train"
+"""Message of `resume` if training was stopped before its first checkpoint."""
+MAX_DELAY = 2.0
+"""Seconds that a program can run on after a signal, if it then ends normally."""
+Arguments = tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Setting:
-    """A command that is killed, with its words; one that works on a complete run begins from another setting's."""
+    """A command to kill, with its arguments. `starts_from` names the setting that provides a complete run, if any."""
 
     command: str
-    words: Words
-    begins_from: str | None = None
+    arguments: Arguments
+    starts_from: str | None = None
 
 
 def _train(*assignments: str, rules: bool = False) -> Setting:
-    given = ("--rules", "given.rules") if rules else ()
-    return Setting("train", ("graph", *given, *(f"--set={a}" for a in (*SMALL, *assignments)), "--out"))
+    rules_option = ("--rules", "given.rules") if rules else ()
+    return Setting("train", ("graph", *rules_option, *(f"--set={a}" for a in (*SMALL, *assignments)), "--out"))
 
 
 SETTINGS = {
@@ -87,37 +87,37 @@ SETTINGS = {
     "refit": Setting("refit", ("--rules", "given.rules"), "sampled"),
 }
 SHARES = (4, 4, 2, 2, 1, 1)
-"""How often each is drawn."""
+"""Relative frequency of each setting."""
 
 
 class LostError(Exception):
-    """A run that cannot be read or gone on with, or that has lost what it had saved."""
+    """A run that cannot be read or resumed, or that has lost saved work."""
 
 
 class DifferentError(Exception):
-    """A run that ended with other files than the uninterrupted one."""
+    """A run whose files differ from those of the uninterrupted run."""
 
 
 @dataclass(frozen=True)
 class Ended:
-    """A child's end.
+    """The result of a child process.
 
     Attributes:
         code: its exit code.
-        said: its stderr.
-        struck: whether its fault came before its end.
-        seconds: since the run directory was there.
+        stderr: its stderr.
+        fault_occurred: whether the fault occurred before its end.
+        seconds: since the run directory existed.
     """
 
     code: int
-    said: str
-    struck: bool
+    stderr: str
+    fault_occurred: bool
     seconds: float
 
 
 @dataclass(frozen=True)
 class Reference:
-    """An uninterrupted run, and how long and by how many file operations and renames it was made."""
+    """An uninterrupted run, with its duration and its number of file operations and renames."""
 
     whole: Path
     moment: float
@@ -125,159 +125,158 @@ class Reference:
     rename: int
 
     def draw(self, place: str, draw: random.Random, shorter: int) -> float | int:
-        """A place for a fault in a run that is so many times shorter."""
+        """Draw a point for a fault in a run that is `shorter` times as short."""
         end = getattr(self, place) / shorter
         return draw.uniform(0, end) if place == "moment" else draw.randint(1, max(1, int(end)))
 
 
 class Harness:
-    """The process that forks the program, and the runs that nothing interrupts.
-
-    Example:
-        >>> with started(Path("here")) as harness:  # doctest: +SKIP
-        ...     harness.life("kill-moment", 0)
-    """
+    """The process that forks the program, and the uninterrupted runs."""
 
     def __init__(self, folder: Path, forks: subprocess.Popen[str]) -> None:
         self.folder, self._forks = folder, forks
         self._references: dict[str, Reference] = {}
 
-    def call(self, words: Words, run: Path, fault: dict[str, Any] | None = None) -> Ended:
-        """The program with these words, in a forked process, with a fault if one is given."""
-        said = self.folder / "said.txt"
-        said.write_text("", encoding="utf-8")
-        request = {"words": words, "run": str(run), "said": str(said)} | (fault or {})
+    def call(self, arguments: Arguments, run: Path, fault: dict[str, Any] | None = None) -> Ended:
+        """Run the program with these arguments in a forked process, with an optional fault."""
+        stderr = self.folder / "stderr.txt"
+        stderr.write_text("", encoding="utf-8")
+        request = {"arguments": arguments, "run": str(run), "stderr": str(stderr)} | (fault or {})
         print(json.dumps(request), file=self._forks.stdin, flush=True)
         answer = json.loads(_line(self._forks))
-        text = said.read_text(encoding="utf-8")
+        text = stderr.read_text(encoding="utf-8")
         if "Traceback" in text:
-            raise LostError(f"a traceback: {text[-2000:]}")
-        told = re.search(r"^torture: (\w+), SIG", text, re.MULTILINE)
-        heard = answer["code"] not in (0, 2)  # done, or refused
-        if not heard and ((told and told[1] == "unfinished") or answer["after"] > UNHEARD):
-            raise LostError(f"a signal was not heard: {text[-2000:]}")
-        # where it comes to its end all the same, it had come there before the signal
-        struck = (answer["struck"] and heard) or told is not None
-        return Ended(answer["code"], text, struck, answer["seconds"])
+            raise LostError(f"traceback: {text[-2000:]}")
+        printed = re.search(r"^torture: (\w+), SIG", text, re.MULTILINE)
+        interrupted = answer["code"] not in (0, 2)  # 0: completed; 2: failed with a message
+        if not interrupted and ((printed and printed[1] == "unfinished") or answer["after"] > MAX_DELAY):
+            raise LostError(f"signal was ignored: {text[-2000:]}")
+        # a program that still ends normally had ended before the signal
+        fault_occurred = (answer["fault_sent"] and interrupted) or printed is not None
+        return Ended(answer["code"], text, fault_occurred, answer["seconds"])
 
-    def words(self, setting: Setting, run: Path) -> Words:
-        """The command's words for one run directory."""
+    def arguments(self, setting: Setting, run: Path) -> Arguments:
+        """Return the command's arguments for one run directory."""
         if setting.command == "train":
-            return ("train", *setting.words, str(run))
-        return (setting.command, str(run), *setting.words)
+            return ("train", *setting.arguments, str(run))
+        return (setting.command, str(run), *setting.arguments)
 
-    def prepared(self, setting: Setting, run: Path) -> Path:
-        """Where the command begins: nothing, or a copy of a complete run."""
+    def prepare_run(self, setting: Setting, run: Path) -> Path:
+        """Remove the run directory, or replace it with a copy of the complete run that the command starts from."""
         shutil.rmtree(run, ignore_errors=True)
-        if setting.begins_from:
-            shutil.copytree(self.reference(setting.begins_from).whole, run)
+        if setting.starts_from:
+            shutil.copytree(self.reference(setting.starts_from).whole, run)
         return run
 
     def reference(self, name: str) -> Reference:
-        """What nothing interrupts, made when it is first asked for."""
+        """Return the uninterrupted run of a setting; it is trained on the first call."""
         if name not in self._references:
             setting, whole = SETTINGS[name], self.folder / "whole" / name
             whole.parent.mkdir(exist_ok=True)
-            ended = self.call(self.words(setting, self.prepared(setting, whole)), whole)
-            counts = re.search(r"torture: end, (\d+) operations, (\d+) renames", ended.said)
+            ended = self.call(self.arguments(setting, self.prepare_run(setting, whole)), whole)
+            counts = re.search(r"torture: end, (\d+) operations, (\d+) renames", ended.stderr)
             if ended.code or counts is None:
-                raise SystemExit(f"{name} does not train: {ended.said}")
+                raise SystemExit(f"setting {name!r} cannot be trained: {ended.stderr}")
             self._references[name] = Reference(whole, ended.seconds, int(counts[1]), int(counts[2]))
         return self._references[name]
 
-    def life(self, kind: str, seed: int) -> "Life":
-        """One run: killed once or a few times, resumed after each, and compared."""
-        for hurry in (1, 2, 4, 8, 16):  # a machine that is quicker by now may have come to the end before the moment
+    def run_with_faults(self, kind: str, seed: int) -> "RunOutcome":
+        """Kill a run once or several times, resume it after each kill, and compare it with the uninterrupted run."""
+        for speedup in (1, 2, 4, 8, 16):  # a faster machine can end before the moment
             draw = random.Random(f"{kind}:{seed}")
-            life = Life(draw.choices(list(SETTINGS), SHARES)[0])
-            self._judge(life, kind, seed, draw, hurry)
-            if life.places or life.why:
+            outcome = RunOutcome(draw.choices(list(SETTINGS), SHARES)[0])
+            self._run_and_compare(outcome, kind, seed, draw, speedup)
+            if outcome.faults or outcome.reason:
                 break
-        return life
+        return outcome
 
-    def _judge(self, life: "Life", kind: str, seed: int, draw: random.Random, hurry: int) -> None:
+    def _run_and_compare(self, outcome: "RunOutcome", kind: str, seed: int, draw: random.Random, speedup: int) -> None:
         try:
-            self._live(life, kind, draw, hurry)
+            self._run_until_complete(outcome, kind, draw, speedup)
         except (LostError, DifferentError) as error:
-            life.verdict = "lost" if isinstance(error, LostError) else "different"
-            life.why = f"{kind}:{seed} ({life.setting}; {', '.join(life.places)}): {error}"
+            outcome.verdict = "lost" if isinstance(error, LostError) else "different"
+            outcome.reason = f"{kind}:{seed} ({outcome.setting}; {', '.join(outcome.faults)}): {error}"
 
-    def _live(self, life: "Life", kind: str, draw: random.Random, hurry: int) -> None:
+    def _run_until_complete(self, outcome: "RunOutcome", kind: str, draw: random.Random, speedup: int) -> None:
         number, place = KINDS[kind]
-        setting, reference = SETTINGS[life.setting], self.reference(life.setting)
-        run = self.prepared(setting, self.folder / "run")
-        planned = [
-            {"signal": int(number), place: reference.draw(place, draw, hurry * (2 if i else 1)), "share": draw.random()}
+        setting, reference = SETTINGS[outcome.setting], self.reference(outcome.setting)
+        run = self.prepare_run(setting, self.folder / "run")
+        planned_faults = [
+            {
+                "signal": int(number),
+                place: reference.draw(place, draw, speedup * (2 if i else 1)),
+                "share": draw.random(),
+            }
             for i in range(draw.choice((1, 1, 2, 3)))
         ]
-        words = todo = self.words(setting, run)
+        arguments = command = self.arguments(setting, run)
         reached = 0
         while True:
             before = files_of(run)
-            fault = planned[0] if planned else {}
-            ended = self.call(todo, run, fault)
-            reached = _not_gone_back(reached, ended.said)
-            if ended.struck:
-                life.struck(planned.pop(0), run, todo[0] == "resume")
+            fault = planned_faults[0] if planned_faults else {}
+            ended = self.call(command, run, fault)
+            reached = _last_iteration(reached, ended.stderr)
+            if ended.fault_occurred:
+                outcome.record_fault(planned_faults.pop(0), run, command[0] == "resume")
                 if number != signal.SIGKILL:
-                    _require_words(ended, run, before)
+                    _require_advice(ended, run, before)
                 self._require_readable(run)
-                todo = ("resume", str(run))
-            elif ended.code == 2 and re.search(NOTHING, ended.said) and not reached:
-                todo = words
-            elif ended.code and "is complete" not in ended.said:
-                raise LostError(f"{' '.join(todo)}: exit code {ended.code}: {ended.said}")
-            elif setting.command == "train" or todo == words:
+                command = ("resume", str(run))
+            elif ended.code == 2 and re.search(NOT_SAVED, ended.stderr) and not reached:
+                command = arguments
+            elif ended.code and "is complete" not in ended.stderr:
+                raise LostError(f"{' '.join(command)}: exit code {ended.code}: {ended.stderr}")
+            elif setting.command == "train" or command == arguments:
                 break
             else:
-                todo = words  # whole again; now what was asked of it
+                command = arguments  # complete again: repeat the command
         if names := different(reference.whole, run):
             raise DifferentError(", ".join(names))
         if left := [str(path.relative_to(run)) for path in run.rglob("*") if path.is_dir()]:
-            raise DifferentError(f"left behind: {', '.join(left)}")
+            raise DifferentError(f"temporary directories: {', '.join(left)}")
 
     def _require_readable(self, run: Path) -> None:
-        """What only reads a run answers or refuses in words, and answers if the run is complete."""
+        """Raise LostError unless reading commands succeed on a complete run and fail with a message on others."""
         for command in ("evaluate", "rules"):
             ended = self.call((command, str(run)), run)
             expected = 0 if (run / "metrics.json").exists() else 2
-            if ended.code != expected or (expected and not ended.said.startswith("plogicnet: ")):
-                raise LostError(f"{command}: exit code {ended.code}: {ended.said}")
+            if ended.code != expected or (expected and not ended.stderr.startswith("plogicnet: ")):
+                raise LostError(f"{command}: exit code {ended.code}: {ended.stderr}")
 
 
-def _not_gone_back(reached: int, said: str) -> int:
-    """The last EM iteration that was told; only the one in hand when the fault came may be told again."""
-    told = [int(number) for number in re.findall(r"^EM iteration (\d+):", said, re.MULTILINE)]
-    if told and told[0] < reached:
-        raise LostError(f"EM iteration {told[0]} was done again, after {reached}")
-    return max([reached, *told])
+def _last_iteration(reached: int, stderr: str) -> int:
+    """Return the last printed EM iteration; only the iteration that the fault interrupted can appear again."""
+    printed = [int(number) for number in re.findall(r"^EM iteration (\d+):", stderr, re.MULTILINE)]
+    if printed and printed[0] < reached:
+        raise LostError(f"EM iteration {printed[0]} was repeated after iteration {reached}")
+    return max([reached, *printed])
 
 
-def _require_words(ended: Ended, run: Path, before: dict[str, bytes]) -> None:
-    """A run that was stopped by a signal it can hear says how to go on, if it had begun to write."""
+def _require_advice(ended: Ended, run: Path, before: dict[str, bytes]) -> None:
+    """Raise LostError unless a run that had written files and was stopped by a signal printed how to continue."""
     unfinished = (run / "run.json").exists() and not (run / "metrics.json").exists()
     if unfinished and files_of(run) != before:
-        if ended.code != 130 or f"`plogicnet resume {run}` continues from here" not in ended.said:
-            raise LostError(f"stopped without a word on how to go on, exit code {ended.code}: {ended.said}")
+        if ended.code != 130 or f"`plogicnet resume {run}`" not in ended.stderr:
+            raise LostError(f"stopped without printing how to continue, exit code {ended.code}: {ended.stderr}")
     elif ended.code not in (130, -signal.SIGTERM, 0):
-        raise LostError(f"exit code {ended.code}: {ended.said}")
+        raise LostError(f"exit code {ended.code}: {ended.stderr}")
 
 
 @dataclass
-class Life:
-    """What became of one run."""
+class RunOutcome:
+    """The outcome of one run."""
 
     setting: str
-    places: list[str] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
     left: Counter[str] = field(default_factory=Counter)
     resuming: int = 0
     verdict: str = "survived"
-    why: str = ""
+    reason: str = ""
 
-    def struck(self, fault: dict[str, Any], run: Path, resuming: bool) -> None:
-        """Counts a fault that came, and what it left."""
+    def record_fault(self, fault: dict[str, Any], run: Path, resuming: bool) -> None:
+        """Count a fault that occurred, and the state that it left."""
         place = next(key for key in ("moment", "operation", "rename") if key in fault)
-        self.places.append(f"{place} {fault[place]:g}")
+        self.faults.append(f"{place} {fault[place]:g}")
         self.resuming += resuming
         if (run / "metrics.json").exists():
             self.left["a complete run"] += 1
@@ -285,30 +284,30 @@ class Life:
             self.left["nothing saved yet"] += 1
         else:
             inside = any((run / "checkpoint").glob("e_step*"))
-            self.left["a place inside an E-step" if inside else "a place between two steps"] += 1
+            self.left[f"an unfinished run {'with' if inside else 'without'} an E-step checkpoint"] += 1
 
 
 @contextmanager
-def started(folder: Path) -> Iterator[Harness]:
-    """Starts the process that forks; it ends with the block."""
+def start_harness(folder: Path) -> Iterator[Harness]:
+    """Start the process that forks, and end it with the block."""
     (folder / "graph").mkdir()
     (folder / "given.rules").write_text(RULES, encoding="utf-8")
-    one = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NO_COLOR"), "1")
+    environment = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NO_COLOR"), "1")
     forks = subprocess.Popen(
         [sys.executable, str(ROOT / "torture" / "child.py"), "graph"],
         cwd=folder,
-        env=os.environ | one,
+        env=os.environ | environment,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        start_new_session=True,  # Ctrl-C stops the harness, which then lets the child in hand end
+        start_new_session=True,  # Ctrl-C stops the harness; the current child still ends
     )
     try:
         if _line(forks) != "ready\n":
-            raise SystemExit("the process that forks did not start")
+            raise SystemExit("the forking process did not start")
         yield Harness(folder, forks)
     finally:
-        forks.communicate()  # closes its stdin, and waits
+        forks.communicate()  # close its stdin and wait
 
 
 def _line(forks: subprocess.Popen[str]) -> str:
@@ -316,51 +315,45 @@ def _line(forks: subprocess.Popen[str]) -> str:
 
 
 def require_same_without_forks(harness: Harness) -> None:
-    """An error where a forked program writes other files than one that is started as usual."""
+    """Raise SystemExit if a forked training writes other files than a normal one."""
     plain, setting = harness.folder / "plain", SETTINGS["sampled"]
-    command = [sys.executable, "-m", "plogicnet", *harness.words(setting, plain)]
+    command = [sys.executable, "-m", "plogicnet", *harness.arguments(setting, plain)]
     subprocess.run(command, cwd=harness.folder, capture_output=True, check=True)
     if names := different(plain, harness.reference("sampled").whole):
-        raise SystemExit(f"a forked training differs from a plain one: {', '.join(names)}")
+        raise SystemExit(f"a forked training differs from a normal one: {', '.join(names)}")
 
 
 def campaign(harness: Harness, kills: int, seed: int) -> dict[str, Any]:
-    """Figures by kind of fault, by setting, and by what the faults left; every kind in turn, in whole rounds.
-
-    Example:
-        >>> with started(Path("here")) as harness:  # doctest: +SKIP
-        ...     campaign(harness, 300, 0)["kinds"]["torn-write"]["lost"]
-        0
-    """
-    began, runs, done, failures = time.monotonic(), 0, 0, []
+    """Return counts by kind of fault, by setting and by state after the fault; kinds run in complete rounds."""
+    start, runs, done, failures = time.monotonic(), 0, 0, []
     outcomes = ("tried", "survived", "lost", "different", "resuming")
     kinds = {kind: dict.fromkeys(outcomes, 0) for kind in KINDS}
     settings, left = Counter[str](dict.fromkeys(SETTINGS, 0)), Counter[str]()
     stopped = False
     try:
-        with for_stderr()("torture, kills", kills) as advance:
+        with for_stderr()("killing runs, kills", kills) as advance:
             while done < kills or runs % len(KINDS):
                 kind = list(KINDS)[runs % len(KINDS)]
-                life = harness.life(kind, seed + runs // len(KINDS))
-                count, runs = len(life.places), runs + 1
+                outcome = harness.run_with_faults(kind, seed + runs // len(KINDS))
+                count, runs = len(outcome.faults), runs + 1
                 kinds[kind]["tried"] += count
-                kinds[kind][life.verdict] += count
-                kinds[kind]["resuming"] += life.resuming
-                settings[life.setting] += count
-                left += life.left
-                if life.why:
-                    failures.append(life.why)
-                    print(life.why, file=sys.stderr)
+                kinds[kind][outcome.verdict] += count
+                kinds[kind]["resuming"] += outcome.resuming
+                settings[outcome.setting] += count
+                left += outcome.left
+                if outcome.reason:
+                    failures.append(outcome.reason)
+                    print(outcome.reason, file=sys.stderr)
                 done += count
-                a_minute = 60 * done / (time.monotonic() - began)
-                advance(count, f"{a_minute:.0f} a minute, {len(failures)} failed")
+                per_minute = 60 * done / (time.monotonic() - start)
+                advance(count, f"{per_minute:.0f} per minute, {len(failures)} failed")
     except KeyboardInterrupt:
         stopped = True
     return {
         "kills": done,
         "runs": runs,
         "seed": seed,
-        "minutes": round((time.monotonic() - began) / 60, 1),
+        "minutes": round((time.monotonic() - start) / 60, 1),
         "kinds": kinds,
         "settings": dict(settings),
         "left": dict(sorted(left.items())),
@@ -370,27 +363,29 @@ def campaign(harness: Harness, kills: int, seed: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    """The campaign, or one run again; exit code 1 where something was lost or different, 130 where it was stopped."""
+    """Run the campaign, or repeat one run; exit with 1 if a run was lost or different, and 130 if interrupted."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kills", type=int, default=300, help="how many, at least")
-    parser.add_argument("--seed", type=int, default=0, help="of the first run of each kind")
-    parser.add_argument("--only", metavar="KIND:SEED", help=f"one run again; kinds: {', '.join(KINDS)}")
-    parser.add_argument("--write", action="store_true", help="the figures and the page, with the tests of other faults")
-    asked = parser.parse_args()
+    parser.add_argument("--kills", type=int, default=300, help="Minimum number of kills.")
+    parser.add_argument("--seed", type=int, default=0, help="Seed of the first run of each kind.")
+    parser.add_argument("--only", metavar="KIND:SEED", help=f"Repeat one run. Kinds: {', '.join(KINDS)}.")
+    parser.add_argument(
+        "--write", action="store_true", help="Run the tests of other faults, and write the results and the page."
+    )
+    options = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="torture-"))
-    with started(folder) as harness:
-        if asked.only:
-            kind, _, seed = asked.only.partition(":")
-            life = harness.life(kind, int(seed))
-            print(f"{life.verdict}: {life.why or life.places}; the run is in {folder / 'run'}")
-            sys.exit(life.verdict != "survived")
+    with start_harness(folder) as harness:
+        if options.only:
+            kind, _, seed = options.only.partition(":")
+            outcome = harness.run_with_faults(kind, int(seed))
+            print(f"{outcome.verdict}: {outcome.reason or outcome.faults}; the run is in {folder / 'run'}")
+            sys.exit(outcome.verdict != "survived")
         require_same_without_forks(harness)
-        figures = campaign(harness, asked.kills, asked.seed)
+        figures = campaign(harness, options.kills, options.seed)
     shutil.rmtree(folder)
     print(json.dumps(figures, indent=1))
     if figures["stopped"]:
         sys.exit(130)
-    if asked.write:
+    if options.write:
         from reliability import write
 
         passed = write(figures)

@@ -1,9 +1,10 @@
-"""docs/reliability.md, made of docs/results/reliability.json and the fuzzing figures; run alone, it writes it anew."""
+"""Writer of docs/reliability.md, from docs/results/reliability.json and docs/results/fuzzing.json."""
 
 import json
 import subprocess
 import sys
 import tempfile
+import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,19 +14,39 @@ ROOT = Path(__file__).parent.parent
 RESULTS, FUZZING = (ROOT / "docs" / "results" / name for name in ("reliability.json", "fuzzing.json"))
 PAGE = ROOT / "docs" / "reliability.md"
 FAULTS = {
-    "tests/cli/test_faults.py": "Disks, files and other processes",
-    "tests/cli/test_memory_limit.py": "Memory",
-    "tests/cli/test_hostile_input.py": "Hostile input",
-    "tests/web/test_gate.py": "The server: who may ask",
-    "tests/web/test_pressure.py": "The server: too much, too slow",
+    "tests/cli/test_faults.py": (
+        "Disks, files and processes",
+        "damaged files and checkpoints, edited settings, runs of older versions, a run directory that is removed or"
+        " replaced, a second process, full and read-only disks",
+    ),
+    "tests/cli/test_memory_limit.py": ("Memory", "`--memory-limit` in mining, training, evaluation and completion"),
+    "tests/cli/test_hostile_input.py": (
+        "Hostile input",
+        "small files that expand to gigabytes, invalid Parquet, pipes and devices, long lines, deep nesting, malicious"
+        " settings, rules, names, queries and runs, links out of a run directory",
+    ),
+    "tests/web/test_security.py": (
+        "Server: access",
+        "security headers, host names, cross-site requests, malformed requests, path traversal, tokens",
+    ),
+    "tests/web/test_pressure.py": (
+        "Server: load",
+        "a thousand idle connections or simultaneous requests, huge bodies, slow clients",
+    ),
 }
-"""The tests of faults other than kills."""
+"""Tests of faults other than kills: file, then title and content."""
+RENAMED = {
+    "tests/web/test_gate.py": "tests/web/test_security.py",
+    "a place between two steps": "an unfinished run without an E-step checkpoint",
+    "a place inside an E-step": "an unfinished run with an E-step checkpoint",
+}
+"""Names in older results, and their present names."""
 SIGNALS = {"kill": "SIGKILL", "term": "SIGTERM", "int": "SIGINT (Ctrl-C)"}
 PLACES = {"moment": "at a random moment", "operation": "before a random file operation"}
 SETTINGS = {
-    "sampled": "`train`: sampled negatives, sampled premises",
-    "softmax": "`train --rules`: softmax, warm start, patience in E-step and EM",
-    "rules alone": "`train --rules`: the rules alone",
+    "sampled": "`train`: `sampled`, sampled premises",
+    "softmax": "`train --rules`: `one_vs_all`, warm start, early stopping in E-step and EM",
+    "rules alone": "`train --rules`: rules alone",
     "explicit negatives": "`train --rules`: rejected triples as negatives",
     "one iteration more": "`resume --set em.iterations=3` of a complete run",
     "refit": "`refit --rules` of a complete run",
@@ -33,34 +54,49 @@ SETTINGS = {
 OPENING = """<!-- made by `make torture`, and from docs/results/*.json by `python torture/reliability.py` -->
 # Reliability
 
-What is promised of a training that is broken off, by whatever: **its run directory stays readable, and
-`plogicnet resume RUN` goes on to the same files, byte for byte, as if nothing had happened** (on a CPU; but for
-`timings.json` and `log.txt`).
+This page shows what happens to a run when training is interrupted or a fault occurs, and how this is tested.
 
-- Ctrl-C and SIGTERM end the step in hand, save, and say how to go on: no step of an E-step is done again.
-- A kill or a crash loses at most the work since the last checkpoint: an E-step keeps its place once a minute, and each
-  EM iteration is kept when it is over. What came before is not done again.
-- Before anything is saved, `resume` says so, and `train` begins anew in the same directory.
-- No half-written file takes a finished one's place, and nothing temporary stays once the run is complete.
-- What only reads a run (`evaluate`, `rules`) answers if it is complete, and else says how to complete it.
+```
+plogicnet resume RUN      # continue an interrupted run
+make torture              # repeat the tests and write this page
+```
+
+**After any interruption the run directory is readable. Once a checkpoint exists, `plogicnet resume RUN` produces the
+same files, byte for byte, as an uninterrupted run** (on a CPU, except `timings.json` and `log.txt`).
+
+- Ctrl-C and SIGTERM finish the current training step, save, and print how to continue. No training step is repeated.
+- A kill or a crash loses at most the work since the last checkpoint. An E-step saves one every minute, and each EM
+  iteration saves one at its end.
+- If nothing is saved yet, `resume` reports this, and `train` starts again in the same directory.
+- Files are written atomically, and a complete run has no temporary files.
+- Commands that only read (`evaluate`, `rules`) need a complete run. Otherwise they print how to complete it.
 """
 KILLS = """## Kills
 
-`make torture` runs the real program on a small graph, in a process of its own, and kills it: at a random moment; before
-a random one of the file operations in the run directory; or as a finished file is put in its place, with that file cut
-to a random length. After each kill the directory must be readable, a stop by SIGTERM or Ctrl-C must have said how to
-go on, and no EM iteration that was kept may be done again. Then the run is resumed, perhaps killed again as it resumes,
-and at the end compared with the uninterrupted one, file by file. *Lost*: something of this failed; *different*: other
-bytes, or a file too many. An E-step keeps its place every 20 steps here, so that kills fall between its checkpoints as
-they would in hours of training. Places are drawn from seeds; `python torture/kills.py --only KIND:SEED` repeats a run.
+`make torture` runs the real program on a small graph and kills it
+
+- at a random moment;
+- before a random file operation in the run directory;
+- or while a file is being written, which leaves it truncated at a random length.
+
+After each kill it checks that
+
+- the directory is readable;
+- after SIGTERM or Ctrl-C, the program printed how to continue;
+- no saved EM iteration is repeated.
+
+It then resumes the run, sometimes kills it again, and compares the result with an uninterrupted run, file by file.
+*Lost* means that a check failed. *Different* means other bytes or an additional file. In these tests, an E-step saves a
+checkpoint every 20 steps, so that kills also occur between checkpoints. `python torture/kills.py --only KIND:SEED`
+repeats a run.
 """
 
 
-def faults(files: Mapping[str, str] = FAULTS) -> dict[str, dict[str, dict[str, int]]]:
-    """How often each test of these files was tried, passed and failed; files that are not there are passed over.
+def faults(files: Mapping[str, object] = FAULTS) -> dict[str, dict[str, dict[str, int]]]:
+    """Run the tests of these files and count the outcomes of each. Missing files are skipped.
 
     Example:
-        >>> faults({"tests/nowhere.py": "Nothing"})
+        >>> faults({"tests/nowhere.py": "nothing"})
         {}
     """
     there = [name for name in files if (ROOT / name).is_file()]
@@ -84,64 +120,77 @@ def faults(files: Mapping[str, str] = FAULTS) -> dict[str, dict[str, dict[str, i
 
 
 def page(results: Mapping[str, Any], fuzzing: Mapping[str, Any]) -> str:
-    """The page in Markdown.
-
-    Example:
-        >>> page(json.loads(RESULTS.read_text()), {}).splitlines()[1]  # doctest: +SKIP
-        '# Reliability'
-    """
+    """Return the page in Markdown."""
     kills = results["kills"]
-    made = f"Made by `{results['command']}` at commit {results['commit']}"
+    measured = f"Measured by `{results['command']}` at commit {results['commit']}"
     sums = {key: sum(kind[key] for kind in kills["kinds"].values()) for key in next(iter(kills["kinds"].values()))}
     rows = [(_kind(kind), *of.values()) for kind, of in kills["kinds"].items()]
+    left = [(RENAMED.get(name, name), count) for name, count in kills["left"].items()]
     parts = [
         OPENING,
-        f"{KILLS}\n{made}: {kills['kills']:,} kills of {kills['runs']:,} runs, seeds from {kills['seed']}, in"
+        f"{KILLS}\n{measured}:\n{kills['kills']:,} kills of {kills['runs']:,} runs, seeds from {kills['seed']}, in"
         f" {kills['minutes']:g} minutes.\n",
-        _table(("kind of fault", "tried", "survived", "lost", "different", "while resuming"), rows, sums.values()),
-        _table(("what was killed", "kills"), [(SETTINGS[name], count) for name, count in kills["settings"].items()]),
-        _table(("what a kill left", "kills"), list(kills["left"].items())),
+        _table(
+            ("kind of fault", "tried", "survived", "lost", "different", "tried during `resume`"), rows, sums.values()
+        ),
+        _table(("killed command", "kills"), [(SETTINGS[name], count) for name, count in kills["settings"].items()]),
+        _table(("state after the kill", "kills"), left),
     ]
     if results["faults"]:
-        parts.append(
-            "## Other faults\n\nEach is a test through the real command or the real server, run by the same command:"
-            " a clear message, and nothing lost that was saved.\n"
-        )
-    for file, tests in results["faults"].items():
-        rows = [(name, *count.values()) for name, count in tests.items()]
-        sums = {key: sum(count[key] for count in tests.values()) for key in ("tried", "survived", "lost")}
-        parts.append(f"### {FAULTS[file]}\n\n`{file}`\n")
-        parts.append(_table(("fault", "tried", "survived", "lost"), rows, sums.values()))
+        parts += _other_faults({RENAMED.get(file, file): tests for file, tests in results["faults"].items()})
     if fuzzing:
         rows = [
             (f"`fuzz/{name}.py`", *(f[k] for k in ("executions", "minutes", "findings", "fixed")))
             for name, f in fuzzing.items()
         ]
-        parts.append("## Fuzzing\n\nCoverage-guided (atheris), by `make fuzz`; the corpus is kept and is a test.\n")
-        parts.append(_table(("target", "executions", "minutes", "open findings", "fixed ones"), rows))
+        parts.append(
+            "## Fuzzing\n\n`make fuzz` runs coverage-guided fuzzing (atheris). `make test` also replays its corpus.\n"
+        )
+        parts.append(_table(("target", "executions", "minutes", "open findings", "fixed findings"), rows))
     return "\n".join(parts)
+
+
+def _other_faults(results: Mapping[str, Mapping[str, Mapping[str, int]]]) -> list[str]:
+    """Return the part about other faults: a row per file, then the content of each, then the failed tests."""
+    keys = ("tried", "survived", "lost")
+    counts = {file: [sum(test[key] for test in tests.values()) for key in keys] for file, tests in results.items()}
+    rows = [(FAULTS[file][0], f"`{file}`", *count) for file, count in counts.items()]
+    sums = ("", *(sum(column) for column in zip(*counts.values(), strict=True)))
+    failed = [(name, *test.values()) for tests in results.values() for name, test in tests.items() if test["lost"]]
+    parts = [
+        "## Other faults\n\n`make torture` also runs these tests of the real commands and the real server. A test"
+        " passes if the\nmessage is clear and no saved data is lost."
+        " [results/reliability.json](results/reliability.json) lists every test.\n",
+        _table(("area", "tests", *keys), rows, sums),
+        "".join(_wrapped(f"- **{FAULTS[file][0]}**: {FAULTS[file][1]}.") for file in results),
+    ]
+    return [*parts, _table(("failed test", *keys), failed)] if failed else parts
+
+
+def _wrapped(item: str) -> str:
+    return textwrap.fill(item, 120, subsequent_indent="  ", break_on_hyphens=False) + "\n"
 
 
 def _kind(kind: str) -> str:
     name, _, place = kind.partition("-")
-    return f"{SIGNALS[name]} {PLACES[place]}" if place in PLACES else "SIGKILL, the file in hand half written"
+    return f"{SIGNALS[name]} {PLACES[place]}" if place in PLACES else "SIGKILL, current file truncated"
 
 
 def _table(titles: tuple[str, ...], rows: list[tuple[Any, ...]], sums: Any = ()) -> str:
     lines = [titles, ("---", *("--:",) * (len(titles) - 1)), *rows]
     if sums:
-        lines.append(("**all**", *(f"**{value:,}**" for value in sums)))
+        lines.append(("**all**", *(f"**{value:,}**" if isinstance(value, int) else value for value in sums)))
     return "".join(f"| {' | '.join(f'{v:,}' if isinstance(v, int) else str(v) for v in line)} |\n" for line in lines)
 
 
 def read(file: Path) -> dict[str, Any]:
-    """A file of results; nothing where there is none."""
+    """Return the content of a file of results, or {} if it does not exist."""
     content: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
     return content
 
 
 def write(kills: Mapping[str, Any]) -> bool:
-    """Runs the tests of the other faults, writes figures and page; gives whether all of them passed."""
+    """Run the tests of other faults, write the results and the page, and return whether all tests passed."""
     from results import save
 
     tested = faults()
@@ -151,7 +200,7 @@ def write(kills: Mapping[str, Any]) -> bool:
 
 
 def main() -> None:
-    """Writes the page from the figures as they are."""
+    """Write the page from the saved results."""
     PAGE.write_text(page(read(RESULTS), read(FUZZING)), encoding="utf-8")
     print(PAGE)
 

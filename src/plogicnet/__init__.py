@@ -1,11 +1,12 @@
-"""Which facts is a knowledge graph missing, how probable is each, and why.
+"""Predict the missing facts of a knowledge graph, with probabilities and explanations.
 
-Light to import: the numerical libraries are loaded when a class below is first used.
+Importing this package is fast. Numerical libraries are loaded when a name below is first used.
 
 Example:
     >>> import plogicnet
     >>> graph = plogicnet.demo_family()
-    >>> model = plogicnet.PLogicNet().fit(graph)  # doctest: +SKIP
+    >>> len(graph.train)
+    4341
 """
 
 from importlib import import_module
@@ -34,7 +35,7 @@ __all__ = [
     "open_graph",
 ]
 
-_HOMES = {
+_MODULES = {
     "Config": "plogicnet.config",
     "InputError": "plogicnet.support.errors",
     "KnowledgeGraph": "plogicnet.graph",
@@ -46,6 +47,6 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module 'plogicnet' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    return getattr(import_module(_MODULES[name]), name)

@@ -1,4 +1,4 @@
-"""`python -m plogicnet`: the program without its installed script."""
+"""Run the command line with `python -m plogicnet`."""
 
 from plogicnet.cli import main
 

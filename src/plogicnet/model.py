@@ -1,4 +1,4 @@
-"""PLogicNet: fit, evaluate, predict, explain, save, load."""
+"""The class PLogicNet, which trains, evaluates, predicts, explains, saves and loads a model."""
 
 import logging
 from collections.abc import Iterator, Mapping
@@ -11,42 +11,50 @@ import torch
 
 from plogicnet.config import Config
 from plogicnet.evaluation.calibration import Calibration
-from plogicnet.graph import OPEN, IntArray, KnowledgeGraph
-from plogicnet.grounding.engine import Mined
-from plogicnet.grounding.network import Network
-from plogicnet.grounding.rulebook import find_rules
+from plogicnet.graph import MISSING, IntArray, KnowledgeGraph
+from plogicnet.grounding.engine import MiningResult
+from plogicnet.grounding.grounder import Grounder
+from plogicnet.grounding.rulebook import collect_rules
 from plogicnet.inference import prediction
 from plogicnet.inference.evaluation import evaluate
 from plogicnet.inference.explanation import PREMISES, Explanation, explain
 from plogicnet.inference.facts import with_facts
-from plogicnet.inference.fitted import Fitted, Judged, Prediction, fit_calibration, predictions
+from plogicnet.inference.fitted import FittedModel, Prediction, PredictionBatch, fit_calibration, predictions
 from plogicnet.inference.prediction import query_of
 from plogicnet.mln import RuleModel
-from plogicnet.rules import RuleTable, Statement, read_statements, statements_of
+from plogicnet.rules import RuleTable, Statement, parse_statements, read_rule_file
 from plogicnet.runs import lifecycle, writing
 from plogicnet.runs.directory import State, state_of
 from plogicnet.runs.integrity import damage_as_input_error
-from plogicnet.runs.reading import Unfinished, read_complete
-from plogicnet.support.errors import InputError, many
-from plogicnet.support.progress import Progress, silent
+from plogicnet.runs.reading import ResumePoint, read_complete
+from plogicnet.support.errors import InputError, pluralize
+from plogicnet.support.progress import Progress, no_progress
 from plogicnet.systems.system import system_of
-from plogicnet.training.em import begin, refit, run_em
+from plogicnet.training.em import initial_state, refit, run_em
 from plogicnet.training.hooks import Hooks
 from plogicnet.training.state import Iteration, Outcome
 
-__all__ = ["Explanation", "Fitted", "Hooks", "PLogicNet", "Prediction"]
+__all__ = ["Explanation", "FittedModel", "Hooks", "PLogicNet", "Prediction"]
 log = logging.getLogger(__name__)
-Given = str | Path | None
-"""A file or directory, or for rules a text in the rule syntax; None: nothing is given."""
+RulesSource = str | Path | None
+"""The path of a rule file, or text in the rule syntax; None for no rules."""
 
 
 class PLogicNet:
-    """A Markov logic network and a neural model trained together; ranks by both, and says why.
+    """A Markov logic network and a neural model, trained together.
 
     Example:
         >>> from plogicnet.graph import demo_family
-        >>> model = PLogicNet(Config().with_preset("best/family")).fit(demo_family())  # doctest: +SKIP
-        >>> model.predict(head="anna_brandt", relation="mother")  # doctest: +SKIP
+        >>> config = Config().with_values({"em.neural": False})  # rules alone, which train in a second
+        >>> model = PLogicNet(config).fit(demo_family())
+        >>> [p.tail for p in model.predict(head="zoe_brandt", relation="mother", top=2)]
+        ['ruth_brandt', 'anna_brandt']
+        >>> model.explain("zoe_brandt", "mother", "anna_brandt").rules[0].premises
+        ((('anna_brandt', 'daughter', 'zoe_brandt'),),)
+        >>> model.evaluate()["plogicnet*"]["mrr"] > 0.9
+        True
+        >>> model.with_facts([("kim", "sister", "anna_brandt")]).predict("anna_brandt", "sibling", "kim")[0].in_hidden
+        True
     """
 
     def __init__(self, config: Config | None = None) -> None:
@@ -54,141 +62,140 @@ class PLogicNet:
         system_of(self.config).check(self.config)
         self.metrics: dict[str, Any] = {}
         self.seconds: Mapping[str, float] = {}
-        self._fitted: Fitted | None = None
+        self._fitted: FittedModel | None = None
 
     @property
-    def fitted(self) -> Fitted:
-        """What training left behind; an error before it."""
+    def fitted(self) -> FittedModel:
+        """The trained model. Raises InputError before training."""
         if self._fitted is None:
-            raise InputError("this model is not trained yet: call fit(graph), or PLogicNet.load(run)")
+            raise InputError("the model is not trained. Call fit(graph) or PLogicNet.load(run).")
         return self._fitted
 
     @property
-    def _as_trained(self) -> Fitted:
-        """The same; an error where facts were added since."""
+    def _as_trained(self) -> FittedModel:
+        """The trained model. Raises InputError if facts were added to it."""
         if self.fitted.added:
             raise InputError(
-                "facts were added to this model, which then predicts and explains; to save it, evaluate it or refit it,"
-                " take the one without them"
+                "a model with added facts can only predict and explain. To save, evaluate or refit it, use the model"
+                " without these facts."
             )
         return self.fitted
 
     @property
     def rules(self) -> RuleTable:
-        """The learned rules, strongest first, then the constraints."""
+        """The rules by decreasing weight, then the constraints."""
         model = self.fitted.outcome.rule_model
-        return model.rules.by_weight().joined(model.constraints)
+        return model.rules.by_weight().concat(model.constraints)
 
     @property
     def titles(self) -> Mapping[str, str]:
-        """The title of each key of the figures."""
+        """The title of each ranking in the metrics, by key."""
         return system_of(self.config).titles
 
     @property
     def history(self) -> tuple[Iteration, ...]:
-        """One entry per EM iteration."""
+        """The metrics of each EM iteration."""
         return self.fitted.outcome.history
 
     def fit(
-        self, graph: KnowledgeGraph, rules: Given = None, out: Given = None, hooks: Hooks | None = None
+        self,
+        graph: KnowledgeGraph,
+        rules: RulesSource = None,
+        out: str | Path | None = None,
+        hooks: Hooks | None = None,
     ) -> "PLogicNet":
-        """Mines rules, then trains the neural model and the rule weights in turn; calibrates and evaluates at the end.
+        """Mine rules, train the neural model and the rule weights alternately, then calibrate and evaluate.
 
         Args:
-            graph: what to learn from.
-            rules: rules to add to the mined ones: a file's path, or a text in the rule syntax.
-            out: a run directory in which the training is saved as it goes, so that it can be resumed.
-            hooks: what is called on the way: progress, figures of each EM iteration.
-
-        Example:
-            >>> PLogicNet().fit(graph, rules="=2: husband(X, Y) => wife(Y, X)")  # doctest: +SKIP
+            graph: the graph to train on.
+            rules: rules to add to the mined ones, as the path of a file or as text in the rule syntax.
+            out: run directory for checkpoints and results. If training is interrupted, it can be resumed from there.
+            hooks: callbacks for progress and for the metrics of each EM iteration.
         """
         statements, folder = self.statements(rules, graph), None if out is None else Path(out)
         with nullcontext() if folder is None else lifecycle.open_run(folder, new=True):
             graph = graph.with_validation(self.config.seed)
-            if graph.held_out:
-                told = many(graph.held_out, "training triple is", "training triples are")
-                log.warning("no valid split: %s held out for λ and calibration", told)
+            if graph.moved_to_valid:
+                count = pluralize(graph.moved_to_valid, "training triple is", "training triples are")
+                log.warning("the graph has no valid split, so %s held out for λ and calibration", count)
             if folder is not None:
-                writing.begin(folder, self.config, graph, statements)
-            return self._train(Unfinished(self.config, graph, statements), hooks or Hooks(), folder)
+                writing.write_start(folder, self.config, graph, statements)
+            return self._train(ResumePoint(self.config, graph, statements), hooks or Hooks(), folder)
 
     @classmethod
     def resume(
         cls, path: str | Path, settings: Mapping[str, object] | None = None, hooks: Hooks | None = None
     ) -> "PLogicNet":
-        """Continues a training where it stopped; a complete run gets more EM iterations if settings ask for them.
+        """Continue an interrupted run, or train a complete run for more EM iterations if `settings` increase them.
 
-        On a CPU the result is the same, bit by bit, as if it had never stopped.
-
-        Example:
-            >>> PLogicNet.resume("runs/family")  # doctest: +SKIP
+        On a CPU the result is bitwise equal to that of an uninterrupted run.
         """
-        with lifecycle.resumed_run(Path(path), settings or {}) as start:
+        with lifecycle.resume_run(Path(path), settings or {}) as start:
             return cls(start.config)._train(start, hooks or Hooks(), Path(path))
 
     @classmethod
     def load_or_train(
-        cls, path: str | Path, config: Config, graph: KnowledgeGraph, rules: Given = None, hooks: Hooks | None = None
+        cls,
+        path: str | Path,
+        config: Config,
+        graph: KnowledgeGraph,
+        rules: RulesSource = None,
+        hooks: Hooks | None = None,
     ) -> "PLogicNet":
-        """The model of a run directory: loaded if the run is complete, resumed if it is unfinished, else trained.
-
-        Example:
-            >>> PLogicNet.load_or_train("runs/family", Config(), demo_family())  # doctest: +SKIP
-        """
-        state, here = state_of(Path(path)), {"device": config.device, "threads": config.threads}
+        """Load the run at `path` if it is complete, resume it if it is unfinished, otherwise train a new run."""
+        state, settings = state_of(Path(path)), {"device": config.device, "threads": config.threads}
         if state is State.COMPLETE:
-            return cls.load(path, here)
+            return cls.load(path, settings)
         if state is State.UNFINISHED:
-            return cls.resume(path, here, hooks)
+            return cls.resume(path, settings, hooks)
         return cls(config).fit(graph, rules, path, hooks)
 
-    def refit(self, rules: Given = None, out: Given = None, hooks: Hooks | None = None) -> "PLogicNet":
-        """Learns the rule weights again, for other rules if given; the neural model stays as it is.
-
-        Example:
-            >>> PLogicNet.load("runs/family").refit(Path("edited.rules"))  # doctest: +SKIP
-        """
-        f, hooks, folder = self._as_trained, hooks or Hooks(), None if out is None else Path(out)
+    def refit(
+        self, rules: RulesSource = None, out: str | Path | None = None, hooks: Hooks | None = None
+    ) -> "PLogicNet":
+        """Learn the rule weights again, optionally with other rules. The neural model does not change."""
+        fitted, hooks, folder = self._as_trained, hooks or Hooks(), None if out is None else Path(out)
         with nullcontext() if folder is None else lifecycle.open_run(folder):
-            found: RuleModel | Mined = f.outcome.rule_model
+            source: RuleModel | MiningResult = fitted.outcome.rule_model
             if rules is not None:
-                alone = self.config.with_values({"rules.mine": False})
-                found = find_rules(f.graph, alone, self.statements(rules, f.graph), hooks.progress)
-            last = refit(f.graph, self.config, f.outcome, found.rules, found.constraints, hooks)
+                without_mining = self.config.with_values({"rules.mine": False})
+                source = collect_rules(
+                    fitted.graph, without_mining, self.statements(rules, fitted.graph), hooks.progress
+                )
+            last = refit(fitted.graph, self.config, fitted.outcome, source.rules, source.constraints, hooks)
             if folder is not None:
                 if state_of(folder) is State.ABSENT:
-                    writing.begin(folder, self.config, f.graph, None)
-                writing.keep(folder, f.graph, f.candidates, last, last, final=True)
-            return self._finish(f.graph, last, f.candidates, hooks, folder)
+                    writing.write_start(folder, self.config, fitted.graph, None)
+                writing.write_iteration(folder, fitted.graph, fitted.candidates, last, last, final=True)
+            return self._finish(fitted.graph, last, fitted.candidates, hooks, folder)
 
-    def _train(self, start: Unfinished, hooks: Hooks, out: Path | None) -> "PLogicNet":
-        """Mines, unless that is done, runs the EM iterations that are left, and finishes."""
+    def _train(self, start: ResumePoint, hooks: Hooks, out: Path | None) -> "PLogicNet":
+        """Mine rules unless an EM iteration is done, run the remaining iterations, calibrate and evaluate."""
         _use_threads(self.config)
         graph, candidates, last = start.graph, start.candidates, start.last
         if last is None:
-            nothing = RuleTable.of([], [], [])
+            no_rules = RuleTable.of([], [], [])
             with hooks.clock("mine"):
-                mined = Mined(nothing, nothing, 0)
+                mined = MiningResult(no_rules, no_rules, 0)
                 if self.config.em.rules:
-                    mined = find_rules(graph, self.config, start.statements, hooks.progress)
-            candidates = mined.candidates
+                    mined = collect_rules(graph, self.config, start.statements, hooks.progress)
+            candidates = mined.n_candidates
             with hooks.clock("ground"):
-                last = begin(graph, self.config, mined.rules, mined.constraints, hooks)
+                last = initial_state(graph, self.config, mined.rules, mined.constraints, hooks)
         if not start.final:
-            saving = hooks if out is None else lifecycle.saving(out, graph, candidates, hooks)
+            saving = hooks if out is None else lifecycle.saving_hooks(out, graph, candidates, hooks)
             last = run_em(graph, self.config, last, saving, start.best)
         return self._finish(graph, last, candidates, hooks, out)
 
     def _finish(
         self, graph: KnowledgeGraph, outcome: Outcome, candidates: int, hooks: Hooks, out: Path | None
     ) -> "PLogicNet":
-        """Reports on the rules, calibrates, evaluates and, where there is a run directory, writes its files."""
+        """Compute standard errors and counts of the rules, calibrate, evaluate, and write the run to `out` if given."""
         with hooks.clock("report"):
             rules = system_of(self.config).report(outcome.rule_model, outcome.hidden_q, self.config)
             outcome = replace(outcome, rule_model=replace(outcome.rule_model, rules=rules))
         calibration = fit_calibration(graph, self.config, outcome)
-        self._fitted = Fitted.of(graph, self.config, outcome, calibration, candidates)
+        self._fitted = FittedModel.of(graph, self.config, outcome, calibration, candidates)
         with hooks.clock("evaluate"):
             self.metrics = {"lambda": outcome.lambda_, "calibration": calibration.to_json()}
             self.metrics |= {"candidates": candidates, "iteration": outcome.iteration}
@@ -199,29 +206,27 @@ class PLogicNet:
             writing.publish(out, self.config, graph, outcome, self.metrics, self.seconds)
         return self
 
-    def statements(self, rules: Given, graph: KnowledgeGraph) -> list[Statement]:
-        """The rules that a person gives, read and checked against the graph, before any work is done with them.
+    def statements(self, rules: RulesSource, graph: KnowledgeGraph) -> list[Statement]:
+        """Parse rules from a file or text, and check that the graph and an engine support them.
 
         Example:
-            >>> PLogicNet().statements("husband(X, Y) => wife(Y, X)", graph)  # doctest: +SKIP
+            >>> from plogicnet.graph import demo_family
+            >>> [str(s) for s in PLogicNet().statements("=2: husband(X, Y) => wife(Y, X)", demo_family())]
+            ['=2.0: husband(X, Y) => wife(Y, X)']
         """
         if rules is None:
             return []
         if not self.config.em.rules:
-            raise InputError("rules are given, but em.rules=false leaves all rules out")
-        # no rule is without an arrow, and hardly a file's name with one
-        named = isinstance(rules, Path) or "=>" not in rules
-        statements = read_statements(Path(rules), graph) if named else statements_of(str(rules), graph)
+            raise InputError("cannot use rules with em.rules=false. Set em.rules=true.")
+        # every rule contains an arrow, and hardly any path does
+        is_path = isinstance(rules, Path) or "=>" not in rules
+        statements = read_rule_file(Path(rules), graph) if is_path else parse_statements(str(rules), graph)
         body = tuple(s.rule for s in statements if not s.rule.negated)
-        Network.of(graph, body, self.config).require_engines()
+        Grounder.of(graph, body, self.config).check_engines()
         return statements
 
-    def evaluate(self, split: str = "test", progress: Progress = silent) -> dict[str, object]:
-        """Filtered ranks of a split by each half alone, pLogicNet and pLogicNet*, and how good the probabilities are.
-
-        Example:
-            >>> model.evaluate()["plogicnet*"]["mrr"]  # doctest: +SKIP
-        """
+    def evaluate(self, split: str = "test", progress: Progress = no_progress) -> dict[str, object]:
+        """Compute the metrics of every ranking on a split, and the calibration quality of the probabilities."""
         return evaluate(self._as_trained, self.config, split, progress).to_json()
 
     def predict(
@@ -232,84 +237,61 @@ class PLogicNet:
         top: int = 10,
         include_known: bool = False,
     ) -> list[Prediction]:
-        """The most probable answers to a query with one part left open, or the judgement of a whole triple.
+        """Return the most probable answers to a query with one missing part, or the prediction for a whole triple.
 
-        They are ordered by probability, and equals as pLogicNet* ranks them. Training triples are left out.
-
-        Example:
-            >>> model.predict(head="anna_brandt", relation="mother", top=3)  # doctest: +SKIP
+        Answers are sorted by probability, ties by pLogicNet*. Training triples are filtered unless `include_known`.
         """
-        f = self.fitted
-        query = query_of(f.graph, head, relation, tail)
-        if OPEN not in query:
-            return f.judge(query)
-        return [p for _, found in self.answers(query, top, include_known) for p in predictions(found, f.graph)]
+        fitted = self.fitted
+        query = query_of(fitted.graph, head, relation, tail)
+        if MISSING not in query:
+            return fitted.predict_triples(query)
+        return [
+            p for _, batch in self.iter_answers(query, top, include_known) for p in predictions(batch, fitted.graph)
+        ]
 
-    def answers(
-        self, queries: IntArray, top: int = 10, include_known: bool = False, progress: Progress = silent
-    ) -> Iterator[tuple[IntArray, Judged]]:
-        """The most probable answers to many queries, in numbers: some queries at a time, with each answer's query.
-
-        Example:
-            >>> for query, judged in model.answers(read_queries(Path("queries.tsv"), graph)):  # doctest: +SKIP
-            ...     ...
-        """
+    def iter_answers(
+        self, queries: IntArray, top: int = 10, include_known: bool = False, progress: Progress = no_progress
+    ) -> Iterator[tuple[IntArray, PredictionBatch]]:
+        """Yield the most probable answers to many queries in batches: query index of each answer, and answers."""
         memory = self.config.evaluation.batch_memory_mb
-        return prediction.answers(self.fitted, queries, top, include_known, memory, progress)
+        return prediction.iter_answers(self.fitted, queries, top, include_known, memory, progress)
 
     def complete(
-        self, min_probability: float, top: int | None = None, progress: Progress = silent, all_pairs: bool = False
+        self, min_probability: float, top: int | None = None, progress: Progress = no_progress, all_pairs: bool = False
     ) -> list[Prediction]:
-        """The missing facts of at least this probability, most probable first.
+        """Return the missing facts with at least this probability, most probable first.
 
-        Candidates are what rules conclude and, for each relation, the pairs of entities seen at its two ends, or with
-        `all_pairs` all pairs of entities. `missing` gives the same piece by piece.
-
-        Example:
-            >>> model.complete(min_probability=0.9)  # doctest: +SKIP
+        Candidates are the triples that rules conclude and, for each relation, all pairs of one of its heads and one of
+        its tails in train. With `all_pairs`, they are all pairs of entities.
         """
-        found = prediction.complete(self.fitted, min_probability, top, all_pairs, progress)
-        return predictions(found, self.fitted.graph)
+        batch = prediction.complete(self.fitted, min_probability, top, all_pairs, progress)
+        return predictions(batch, self.fitted.graph)
 
-    def missing(self, min_probability: float, progress: Progress = silent, all_pairs: bool = False) -> Iterator[Judged]:
-        """The missing facts in numbers, in pieces of bounded size: by relation, by head, then the most probable first.
+    def iter_missing(
+        self, min_probability: float, progress: Progress = no_progress, all_pairs: bool = False
+    ) -> Iterator[PredictionBatch]:
+        """Yield the facts of `complete` in batches of bounded size, sorted by relation, head and probability."""
+        return prediction.iter_missing(self.fitted, lambda: min_probability, all_pairs, progress)
 
-        Example:
-            >>> for judged in model.missing(min_probability=0.9):  # doctest: +SKIP
-            ...     ...
-        """
-        return prediction.completions(self.fitted, lambda: min_probability, all_pairs, progress)
-
-    def judge(self, triples: IntArray) -> list[Prediction]:
-        """Judges given triples, in their order.
-
-        Example:
-            >>> model.judge(graph.test[:3])  # doctest: +SKIP
-        """
-        return self.fitted.judge(triples)
+    def predict_triples(self, triples: IntArray) -> list[Prediction]:
+        """Predict triples, in the given order."""
+        return self.fitted.predict_triples(triples)
 
     def explain(self, head: str, relation: str, tail: str, premises: int = PREMISES) -> Explanation:
-        """Why a triple is probable or not: each rule's contribution with its premises, and the neural model's reasons.
+        """Explain the probability of a triple: the contribution of each rule, and the neural model's reasons.
 
-        The premises of at most so many groundings of each rule are given; all groundings are counted.
-
-        Example:
-            >>> model.explain("zoe_brandt", "mother", "anna_brandt").rules[0].premises  # doctest: +SKIP
+        At most `premises` groundings per rule are listed with their premises. All groundings are counted.
         """
         return explain(self.fitted, head, relation, tail, premises)
 
     def with_facts(self, facts: Any) -> "PLogicNet":
-        """This model in a graph that has more facts, also about entities that training never saw; itself it stays.
+        """Return this model with more facts in its graph, including facts about new entities.
 
-        Rules fire on the new facts at once; weights, base rates, the neural model's parameters and calibration are
-        those of training. A triple with an entity that the neural model cannot score is judged by rules alone, and its
-        q is None.
+        Rules use the new facts at once. Rule weights, base rates, the neural model and the calibration do not change. A
+        triple with an entity that the neural model cannot score is predicted by the rules alone, and its q is None.
 
         Args:
-            facts: a file of triples, a data frame, or rows of three names; relations must be known ones.
-
-        Example:
-            >>> PLogicNet.load("runs/family").with_facts([("kim", "sister", "anna_brandt")])  # doctest: +SKIP
+            facts: a file of triples, a data frame, or rows of three names. Relations must be in the graph.
         """
         model = PLogicNet(self.config)
         model.metrics = dict(self.metrics)
@@ -317,41 +299,34 @@ class PLogicNet:
         return model
 
     def save(self, path: str | Path) -> None:
-        """Writes a run directory; a run that is there already is replaced.
+        """Write a run directory, replacing an existing run.
 
-        Do not kill it while it replaces a complete run: in its first moments the old run is gone and the new one is
-        not there yet.
-
-        Example:
-            >>> model.save("runs/family")  # doctest: +SKIP
+        Do not interrupt the replacement of a complete run: the old run is removed before the new one is written.
         """
-        f, folder = self._as_trained, Path(path)
+        fitted, folder = self._as_trained, Path(path)
         with lifecycle.open_run(folder):
-            writing.begin(folder, self.config, f.graph, None)
-            # so that it can be resumed if it is stopped on the way
-            writing.keep(folder, f.graph, f.candidates, f.outcome, f.outcome)
-            writing.publish(folder, self.config, f.graph, f.outcome, self.metrics, self.seconds)
+            writing.write_start(folder, self.config, fitted.graph, None)
+            # with this iteration, an interrupted save can be resumed
+            writing.write_iteration(folder, fitted.graph, fitted.candidates, fitted.outcome, fitted.outcome)
+            writing.publish(folder, self.config, fitted.graph, fitted.outcome, self.metrics, self.seconds)
 
     @classmethod
     def load(cls, path: str | Path, settings: Mapping[str, object] | None = None, edited: bool = False) -> "PLogicNet":
-        """Opens a run directory; settings by dotted key, as the device, may differ from the run's own.
+        """Load a complete run. `settings` by dotted key, such as the device, override the settings of the run.
 
-        With `edited`, its rules.tsv may have been changed by hand; then `refit` must be called before anything else.
-
-        Example:
-            >>> PLogicNet.load("runs/family").evaluate()  # doctest: +SKIP
+        With `edited`, an edited rules.tsv is accepted. In that case, call `refit` before any other method.
         """
         config, graph, outcome, metrics = read_complete(Path(path), settings or {}, edited)
         _use_threads(config)
         model = cls(config)
         model.metrics = metrics
         with damage_as_input_error(Path(path)):
-            calibration = Calibration.of_json(metrics["calibration"])
-            model._fitted = Fitted.of(graph, config, outcome, calibration, metrics["candidates"])
+            calibration = Calibration.from_json(metrics["calibration"])
+            model._fitted = FittedModel.of(graph, config, outcome, calibration, metrics["candidates"])
         return model
 
 
 def _use_threads(config: Config) -> None:
-    """As many threads as asked for; else torch's own choice, all cores unless OMP_NUM_THREADS says otherwise."""
+    """Set the number of torch's threads if it is configured. The default is OMP_NUM_THREADS or all cores."""
     if config.threads:
         torch.set_num_threads(config.threads)

@@ -1,3 +1,3 @@
-"""The version of the program, which every run remembers."""
+"""The version of the program, which is stored in every run."""
 
 VERSION = "0.1.0"

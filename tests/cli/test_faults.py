@@ -1,7 +1,7 @@
-"""What real machines do to a run, through the real command: a clear message, and nothing lost that was saved.
+"""Faults in the real command: the message is clear, and no saved data is lost.
 
-Full disks, read-only places, files that vanish, two processes on one run, damaged and truncated files, settings edited
-by hand, runs of other versions.
+Full and read-only disks, removed files, two processes on one run, damaged and truncated files, edited settings, and
+runs of other versions.
 """
 
 import errno
@@ -19,36 +19,36 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from calling import Call, answer
+from calling import Call, call_json
 from plogicnet import PLogicNet
 from plogicnet.config import Config
 from plogicnet.graph import open_graph
 from plogicnet.runs.directory import require_complete
 from plogicnet.runs.reading import read_rules
-from plogicnet.support.progress import Clock, Progress, silent
+from plogicnet.support.progress import Progress, Timer, no_progress
 from plogicnet.training.hooks import Hooks
 from reproduction.first_e_step import fit_or_load
 from small import SMALL, small_graph, write_small_graph
 from stopping import StoppedError, different, files_of, stop_at
 
 STEPS = 70
-ASKED = ("--head", "man0", "--relation", "husband")
-READING = (("evaluate",), ("predict", *ASKED), ("explain", "man0", "husband", "woman0"), ("doctor",))
-THREE = SMALL | {"neural.steps": STEPS, "em.iterations": 3}
-SETTINGS = [f"--set={key}={value}" for key, value in THREE.items()]
+QUERY = ("--head", "man0", "--relation", "husband")
+READING_COMMANDS = (("evaluate",), ("predict", *QUERY), ("explain", "man0", "husband", "woman0"), ("doctor",))
+THREE_ITERATIONS = SMALL | {"neural.steps": STEPS, "em.iterations": 3}
+SETTINGS = [f"--set={key}={value}" for key, value in THREE_ITERATIONS.items()]
 QUICK = [*SETTINGS, "--set=neural.steps=20", "--set=em.iterations=2"]
 
 
-def trained(out: Path, graph: Path, values: dict[str, object], progress: Progress = silent) -> Path:
-    config = Config().with_values(THREE | values)
+def train(out: Path, graph: Path, values: dict[str, object], progress: Progress = no_progress) -> Path:
+    config = Config().with_values(THREE_ITERATIONS | values)
     PLogicNet(config).fit(open_graph(str(graph)), out=out, hooks=Hooks(progress))
     return out
 
 
-def stopped(out: Path, graph: Path, values: dict[str, object], progress: Progress) -> Path:
-    """A training that was broken off where `progress` says."""
+def train_until_stopped(out: Path, graph: Path, values: dict[str, object], progress: Progress) -> Path:
+    """Train until `progress` raises, and return the run directory."""
     with pytest.raises((StoppedError, KeyboardInterrupt)):
-        trained(out, graph, values, progress)
+        train(out, graph, values, progress)
     return out
 
 
@@ -58,63 +58,63 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def whole(graph: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def reference_run(graph: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A complete run of three iterations; tests copy it before they change it."""
-    return trained(tmp_path_factory.mktemp("faults") / "run", graph, {})
+    return train(tmp_path_factory.mktemp("faults") / "run", graph, {})
 
 
 @pytest.fixture(scope="module")
-def begun(graph: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same training, stopped in its third E-step, with iterations 1 and 2 on disk."""
+def stopped_run(graph: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same training, stopped in its third E-step after iterations 1 and 2 were saved."""
     progress = stop_at("training", 3, 50, KeyboardInterrupt)
-    return stopped(tmp_path_factory.mktemp("faults") / "run", graph, {}, progress)
+    return train_until_stopped(tmp_path_factory.mktemp("faults") / "run", graph, {}, progress)
 
 
 @pytest.fixture
-def complete(whole: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(whole, tmp_path / "complete"))
+def complete(reference_run: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(reference_run, tmp_path / "complete"))
 
 
 @pytest.fixture
-def unfinished(begun: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(begun, tmp_path / "unfinished"))
+def unfinished(stopped_run: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(stopped_run, tmp_path / "unfinished"))
 
 
-def refused(call: Call, *words: object) -> str:
-    """The message of a command that must not succeed; it changes no file."""
-    folder = next((Path(str(word)) for word in words if Path(str(word)).is_dir()), None)
+def error_message(call: Call, *arguments: object) -> str:
+    """Run a command that must fail without output or changed files, and return stderr."""
+    folder = next((Path(str(word)) for word in arguments if Path(str(word)).is_dir()), None)
     before = files_of(folder) if folder else {}
-    code, out, said = call(*words)
-    assert (code, out) == (2, ""), said
+    code, out, stderr = call(*arguments)
+    assert (code, out) == (2, ""), stderr
     if folder and folder.is_dir():
         after = files_of(folder)
         assert {name for name in before | after if before.get(name) != after.get(name)} <= {".lock"}
         assert not list(folder.rglob("*.part"))
-    return said
+    return stderr
 
 
-def resumed(call: Call, there: Path, same_as: Path) -> str:
-    """What is said by a resume that must end in the same bytes as the uninterrupted run."""
-    code, _, said = call("resume", there)
-    assert code == 0, said
-    assert set(different(same_as, there)) <= {".lock"}
-    assert not list(there.rglob("*.part"))
-    assert not (there / "checkpoint").exists()
-    return said
+def resume(call: Call, run: Path, same_as: Path) -> str:
+    """Resume a run, which must write the same files as an uninterrupted training, and return stderr."""
+    code, _, stderr = call("resume", run)
+    assert code == 0, stderr
+    assert set(different(same_as, run)) <= {".lock"}
+    assert not list(run.rglob("*.part"))
+    assert not (run / "checkpoint").exists()
+    return stderr
 
 
-def flipped(file: Path, bit: int) -> None:
+def flip_bit(file: Path, bit: int) -> None:
     content = bytearray(file.read_bytes())
     content[bit // 8] ^= 1 << bit % 8
     file.write_bytes(content)
 
 
-def truncated(file: Path, size: int) -> None:
+def truncate(file: Path, size: int) -> None:
     with file.open("r+b") as opened:
         opened.truncate(size)
 
 
-Done = tuple[int, str, str]
+CommandResult = tuple[int, str, str]
 """Exit code, stdout, stderr."""
 NAMESPACE = ["unshare", "--user", "--map-root-user", "--mount"]
 CHILD = """
@@ -122,38 +122,40 @@ import contextlib, io, json, subprocess, sys
 
 import plogicnet.cli
 
-done = []
-for first, *words in json.load(sys.stdin):
-    if first.startswith("!"):
-        result = subprocess.run([first[1:], *words], capture_output=True, text=True)
-        done.append((result.returncode, result.stdout, result.stderr))
+results = []
+for command, *arguments in json.load(sys.stdin):
+    if command.startswith("!"):
+        result = subprocess.run([command[1:], *arguments], capture_output=True, text=True)
+        results.append((result.returncode, result.stdout, result.stderr))
         continue
-    sys.argv, out, said = ["plogicnet", first, *words], io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(said), contextlib.suppress(SystemExit):
+    sys.argv, out, err = ["plogicnet", command, *arguments], io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), contextlib.suppress(SystemExit):
         code = None
         try:
             plogicnet.cli.main()
-        except SystemExit as ended:
-            code = ended.code
-    done.append((code, out.getvalue(), said.getvalue()))
-json.dump(done, sys.stdout)
+        except SystemExit as end:
+            code = end.code
+    results.append((code, out.getvalue(), err.getvalue()))
+json.dump(results, sys.stdout)
 """
-"""One command after another; with a ! they are the system's."""
+"""Runs commands in order. A command that starts with ! is a system command."""
 
 
-def in_a_child(commands: Sequence[Sequence[object]], on: Path | None = None, options: str = "") -> list[Done]:
-    """What commands do in a process of their own, where asked for with a file system of their own at a place."""
-    words = [sys.executable, "-c", CHILD]
+def run_in_child(
+    commands: Sequence[Sequence[object]], on: Path | None = None, options: str = ""
+) -> list[CommandResult]:
+    """Run commands in one child process. With `on`, a temporary file system is mounted there for this process only."""
+    arguments = [sys.executable, "-c", CHILD]
     if on is not None:
         mount = f'mount -t tmpfs -o {options} none "$0" && exec "$@"'
-        words = [*NAMESPACE, "sh", "-c", mount, str(on), *words]
-    asked = json.dumps([list(map(str, command)) for command in commands])
+        arguments = [*NAMESPACE, "sh", "-c", mount, str(on), *arguments]
+    requests = json.dumps([list(map(str, command)) for command in commands])
     env = os.environ | {"NO_COLOR": "1", "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
-    child = subprocess.run(words, input=asked, capture_output=True, text=True, env=env, timeout=300, check=False)
+    child = subprocess.run(arguments, input=requests, capture_output=True, text=True, env=env, timeout=300, check=False)
     assert child.returncode == 0, child.stderr
-    done = [(code, out, said) for code, out, said in json.loads(child.stdout)]
-    assert not [said for _, _, said in done if "Traceback" in said]
-    return done
+    results = [(code, out, stderr) for code, out, stderr in json.loads(child.stdout)]
+    assert not [stderr for _, _, stderr in results if "Traceback" in stderr]
+    return results
 
 
 @pytest.fixture(scope="module")
@@ -163,83 +165,98 @@ def mountable() -> None:
     except OSError:
         allowed = False
     if not allowed:
-        pytest.skip("the system permits no mounts of one's own")
+        pytest.skip("this system does not allow user mounts")
 
 
 # Damaged and truncated files
 
-OUTCOME = ("rules.tsv", "hidden.parquet", "history.jsonl", "neural.safetensors")
-OF_A_RUN = ("config.yaml", "graph.parquet", "entities.tsv", "relations.tsv", "run.json", "metrics.json", *OUTCOME)
-WAYS: dict[str, Callable[[Path], None]] = {
-    "cut in half": lambda file: truncated(file, file.stat().st_size // 2),
-    "one byte short": lambda file: truncated(file, file.stat().st_size - 1),
-    "emptied": lambda file: truncated(file, 0),
-    "a bit flipped": lambda file: flipped(file, file.stat().st_size * 4),
+OUTCOME_FILES = ("rules.tsv", "hidden.parquet", "history.jsonl", "neural.safetensors")
+RUN_FILES = (
+    "config.yaml",
+    "graph.parquet",
+    "entities.tsv",
+    "relations.tsv",
+    "run.json",
+    "metrics.json",
+    *OUTCOME_FILES,
+)
+DAMAGES: dict[str, Callable[[Path], None]] = {
+    "cut in half": lambda file: truncate(file, file.stat().st_size // 2),
+    "one byte short": lambda file: truncate(file, file.stat().st_size - 1),
+    "emptied": lambda file: truncate(file, 0),
+    "a bit flipped": lambda file: flip_bit(file, file.stat().st_size * 4),
     "removed": lambda file: file.unlink(),
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("name", OF_A_RUN)
-def test_a_damaged_file_of_a_complete_run_is_named(call: Call, complete: Path, name: str, way: str) -> None:
-    before = answer(call, "predict", complete, *ASKED)
-    WAYS[way](complete / name)
-    if name in ("metrics.json", "run.json") and way == "one byte short":  # the end of the last line
-        assert answer(call, "predict", complete, *ASKED) == before
+@pytest.mark.parametrize("damage_kind", DAMAGES)
+@pytest.mark.parametrize("name", RUN_FILES)
+def test_a_damaged_file_of_a_complete_run_is_reported(call: Call, complete: Path, name: str, damage_kind: str) -> None:
+    before = call_json(call, "predict", complete, *QUERY)
+    DAMAGES[damage_kind](complete / name)
+    if name in ("metrics.json", "run.json") and damage_kind == "one byte short":  # only the final newline is missing
+        assert call_json(call, "predict", complete, *QUERY) == before
         return
-    for command, *words in READING:
-        said = refused(call, command, complete, *words)
-        assert name in said, command
-        assert len(said) < 1_000
+    for command, *arguments in READING_COMMANDS:
+        stderr = error_message(call, command, complete, *arguments)
+        assert name in stderr, command
+        assert len(stderr) < 1_000
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_any_bit_flipped_is_told_or_harmless(call: Call, whole: Path, tmp_path: Path, data: st.DataObject) -> None:
-    there = tmp_path / "run"
-    shutil.rmtree(there, ignore_errors=True)
-    shutil.copytree(whole, there)
-    name = data.draw(st.sampled_from(OF_A_RUN))
-    flipped(there / name, data.draw(st.integers(0, (there / name).stat().st_size * 8 - 1)))
-    code, out, said = call("predict", there, *ASKED, "--json")
-    if code == 2:
-        assert name in said
-        assert out == ""
-    else:  # as in the white space of a JSON file
-        assert (code, json.loads(out)) == (0, answer(call, "predict", whole, *ASKED))
-
-
-def test_damaged_rules_are_told_by_every_reader(call: Call, complete: Path) -> None:
-    truncated(complete / "rules.tsv", (complete / "rules.tsv").read_text().rindex("\n", 0, -1) + 1)  # one rule fewer
-    for command, *words in (*READING, ("rules",)):
-        assert "rules.tsv was edited, or is damaged (converted line ends" in refused(call, command, complete, *words)
-
-
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("name", [*OUTCOME, "reached.json"])
-def test_a_damaged_checkpoint_is_left_out_and_the_one_before_used(
-    call: Call, whole: Path, unfinished: Path, name: str, way: str
+def test_a_flipped_bit_is_reported_or_harmless(
+    call: Call, reference_run: Path, tmp_path: Path, data: st.DataObject
 ) -> None:
-    WAYS[way](unfinished / "checkpoint" / "2" / name)
-    said = resumed(call, unfinished, same_as=whole)
-    if name != "reached.json" or way not in ("one byte short", "removed"):  # harmless; as if it had not been reached
-        assert f"checkpoint/2/{name}" in said or f"checkpoint/2 is damaged: its file {name} is missing" in said
-        assert "EM iteration 2 is left out" in said
-        assert "training is resumed from EM iteration 1" in said
+    run = tmp_path / "run"
+    shutil.rmtree(run, ignore_errors=True)
+    shutil.copytree(reference_run, run)
+    name = data.draw(st.sampled_from(RUN_FILES))
+    flip_bit(run / name, data.draw(st.integers(0, (run / name).stat().st_size * 8 - 1)))
+    code, out, stderr = call("predict", run, *QUERY, "--json")
+    if code == 2:
+        assert name in stderr
+        assert out == ""
+    else:  # for example in the white space of a JSON file
+        assert (code, json.loads(out)) == (0, call_json(call, "predict", reference_run, *QUERY))
 
 
-def test_without_a_whole_checkpoint_training_starts_from_the_beginning(
-    call: Call, whole: Path, unfinished: Path
+def test_every_reading_command_reports_damaged_rules(call: Call, complete: Path) -> None:
+    truncate(complete / "rules.tsv", (complete / "rules.tsv").read_text().rindex("\n", 0, -1) + 1)  # one rule fewer
+    for command, *arguments in (*READING_COMMANDS, ("rules",)):
+        assert "rules.tsv was changed after the run was saved (converted line endings" in error_message(
+            call, command, complete, *arguments
+        )
+
+
+@pytest.mark.parametrize("damage_kind", DAMAGES)
+@pytest.mark.parametrize("name", [*OUTCOME_FILES, "reached.json"])
+def test_a_damaged_checkpoint_is_skipped_for_the_previous_one(
+    call: Call, reference_run: Path, unfinished: Path, name: str, damage_kind: str
+) -> None:
+    DAMAGES[damage_kind](unfinished / "checkpoint" / "2" / name)
+    stderr = resume(call, unfinished, same_as=reference_run)
+    if name != "reached.json" or damage_kind not in (
+        "one byte short",
+        "removed",
+    ):  # harmless, or the iteration counts as unfinished
+        assert f"checkpoint/2/{name}" in stderr or f"checkpoint/2 is damaged: its file {name} is missing" in stderr
+        assert "EM iteration 2 is skipped: " in stderr
+        assert "resuming the training from EM iteration 1" in stderr
+
+
+def test_without_an_intact_checkpoint_training_starts_from_the_beginning(
+    call: Call, reference_run: Path, unfinished: Path
 ) -> None:
     for iteration in "12":
-        flipped(unfinished / "checkpoint" / iteration / "hidden.parquet", 999)
-    said = resumed(call, unfinished, same_as=whole)
-    assert "training is resumed from the beginning" in said
+        flip_bit(unfinished / "checkpoint" / iteration / "hidden.parquet", 999)
+    stderr = resume(call, unfinished, same_as=reference_run)
+    assert "resuming the training from the beginning" in stderr
 
 
 @pytest.mark.parametrize("damaged", ["last", "best", "all"])
-def test_the_best_iteration_is_kept_with_the_last_ones(call: Call, graph: Path, tmp_path: Path, damaged: str) -> None:
-    """With em.patience the best iteration is given back: it must be had whichever of them is damaged."""
+def test_the_best_and_the_last_iteration_are_saved(call: Call, graph: Path, tmp_path: Path, damaged: str) -> None:
+    """With em.patience the result is the best iteration. If its checkpoint is damaged, training starts again."""
     values = {
         "neural.model": "ComplEx",
         "neural.vectors.recipe": "one_vs_all",
@@ -247,142 +264,149 @@ def test_the_best_iteration_is_kept_with_the_last_ones(call: Call, graph: Path, 
         "em.iterations": 9,
     }
     values |= {"em.patience": 2, "neural.steps": 30}
-    same = trained(tmp_path / "whole", graph, values)
-    best = json.loads((same / "metrics.json").read_text())["iteration"]
-    reached = len((same / "history.jsonl").read_text().splitlines())
+    expected_run = train(tmp_path / "whole", graph, values)
+    best = json.loads((expected_run / "metrics.json").read_text())["iteration"]
+    reached = len((expected_run / "history.jsonl").read_text().splitlines())
     assert reached == best + 2
-    there = stopped(tmp_path / "run", graph, values, stop_at("training", reached))
-    kept = sorted(int(p.name) for p in (there / "checkpoint").iterdir() if p.is_dir())
-    assert kept == [best, best + 1]
-    for iteration in {"last": kept[-1:], "best": kept[:1], "all": kept}[damaged]:
-        flipped(there / "checkpoint" / str(iteration) / "neural.safetensors", 9999)
-    said = resumed(call, there, same_as=same)
-    assert ("training is resumed from the beginning" in said) == (damaged != "last")
+    run = train_until_stopped(tmp_path / "run", graph, values, stop_at("training", reached))
+    saved = sorted(int(p.name) for p in (run / "checkpoint").iterdir() if p.is_dir())
+    assert saved == [best, best + 1]
+    for iteration in {"last": saved[-1:], "best": saved[:1], "all": saved}[damaged]:
+        flip_bit(run / "checkpoint" / str(iteration) / "neural.safetensors", 9999)
+    stderr = resume(call, run, same_as=expected_run)
+    assert ("resuming the training from the beginning" in stderr) == (damaged != "last")
 
 
 def test_a_damaged_refit_is_not_trained_from_the_beginning(call: Call, complete: Path) -> None:
-    """Its rules would be others."""
+    """Training would use other rules."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("plogicnet.runs.writing.publish", broken)
+        patch.setattr("plogicnet.runs.writing.publish", raise_stopped_error)
         with pytest.raises(StoppedError):
             PLogicNet.load(complete).refit("husband(X, Y) => wife(Y, X)", out=complete)
-    (complete / "metrics.json").unlink()  # the first thing that `publish` does
-    flipped(complete / "checkpoint" / "3" / "hidden.parquet", 999)
-    assert "checkpoint/3/hidden.parquet is damaged" in refused(call, "resume", complete)
+    (complete / "metrics.json").unlink()  # `publish` starts with this
+    flip_bit(complete / "checkpoint" / "3" / "hidden.parquet", 999)
+    assert "checkpoint/3/hidden.parquet is damaged" in error_message(call, "resume", complete)
 
 
-@pytest.mark.parametrize("spoiled", ["the checkpoint", "the run too"])
-def test_a_run_given_more_iterations_falls_back_on_what_it_was(
-    call: Call, graph: Path, complete: Path, tmp_path: Path, spoiled: str
+@pytest.mark.parametrize("damaged", ["the checkpoint", "the run too"])
+def test_more_iterations_restart_from_the_complete_run_if_the_checkpoint_is_damaged(
+    call: Call, graph: Path, complete: Path, tmp_path: Path, damaged: str
 ) -> None:
-    same = trained(tmp_path / "whole", graph, {"em.iterations": 4})
+    expected_run = train(tmp_path / "whole", graph, {"em.iterations": 4})
     with pytest.raises(StoppedError):
         PLogicNet.resume(complete, {"em.iterations": 4}, Hooks(stop_at("training", 1, 50)))
-    flipped(complete / "checkpoint" / "3" / "neural.safetensors", 9999)
-    if spoiled == "the run too":
-        flipped(complete / "hidden.parquet", 9999)
-        assert f"{complete / 'hidden.parquet'} is damaged" in refused(call, "resume", complete)
+    flip_bit(complete / "checkpoint" / "3" / "neural.safetensors", 9999)
+    if damaged == "the run too":
+        flip_bit(complete / "hidden.parquet", 9999)
+        assert f"{complete / 'hidden.parquet'} is damaged" in error_message(call, "resume", complete)
         return
-    assert "training is resumed from the run as it was when it was complete" in resumed(call, complete, same_as=same)
+    assert "resuming the training from the previously complete run" in resume(call, complete, same_as=expected_run)
 
 
-def broken(*_: object) -> None:
+def raise_stopped_error(*_: object) -> None:
     raise StoppedError
 
 
 @pytest.mark.parametrize("name", ["graph.parquet", "entities.tsv", "relations.tsv", "config.yaml", "run.json"])
-@pytest.mark.parametrize("way", ["cut in half", "a bit flipped"])
-def test_what_training_began_with_is_needed_whole(call: Call, unfinished: Path, name: str, way: str) -> None:
-    WAYS[way](unfinished / name)
-    assert name in refused(call, "resume", unfinished)
+@pytest.mark.parametrize("damage_kind", ["cut in half", "a bit flipped"])
+def test_resume_needs_the_intact_files_of_the_start(call: Call, unfinished: Path, name: str, damage_kind: str) -> None:
+    DAMAGES[damage_kind](unfinished / name)
+    assert name in error_message(call, "resume", unfinished)
 
 
-def test_damaged_written_rules(call: Call, tmp_path: Path) -> None:
-    there = tmp_path / "run"
+def test_damaged_rules_of_the_user_are_reported(call: Call, tmp_path: Path) -> None:
+    run = tmp_path / "run"
     config = Config().with_values(SMALL)
     with pytest.raises(StoppedError):
-        PLogicNet(config).fit(small_graph(), "2: husband(X, Y) => wife(Y, X)", there, Hooks(stop_at("mining")))
-    file = there / "checkpoint" / "written.rules"
+        PLogicNet(config).fit(small_graph(), "2: husband(X, Y) => wife(Y, X)", run, Hooks(stop_at("mining")))
+    file = run / "checkpoint" / "written.rules"
     file.write_text(file.read_text().replace("2.0: ", "3.0: ").replace("2: ", "3: "))
-    assert f"{file} is damaged, or was edited by hand" in refused(call, "resume", there)
+    assert f"{file} is damaged or was edited" in error_message(call, "resume", run)
 
 
-# The E-step's place
+# Checkpoints inside an E-step
 
 
-def test_a_damaged_place_of_an_e_step(call: Call, whole: Path, unfinished: Path, tmp_path: Path) -> None:
-    """The earlier one is used, else the E-step begins anew; the bytes at the end are the same."""
+def test_a_damaged_checkpoint_of_an_e_step_is_skipped(
+    call: Call, reference_run: Path, unfinished: Path, tmp_path: Path
+) -> None:
+    """The previous one is used. If that is damaged too, the E-step starts again. The result is the same."""
     first = unfinished
     with pytest.raises(KeyboardInterrupt):
         PLogicNet.resume(first, hooks=Hooks(stop_at("training", 1, STEPS - 50, KeyboardInterrupt)))
     last, before = (first / "checkpoint" / f"e_step{word}.safetensors" for word in ("", ".before"))
     assert last.exists()
     assert before.exists()
-    for number, (way, damage) in enumerate(WAYS.items()):
+    for number, (damage_kind, damage) in enumerate(DAMAGES.items()):
         one, both = (Path(shutil.copytree(first, tmp_path / f"{number}{word}")) for word in ("one", "both"))
         damage(one / "checkpoint" / last.name)
-        said = resumed(call, one, same_as=whole)
-        if way != "removed":
-            assert f"{last.name} is damaged" in said
-            assert f"training goes on from {one / 'checkpoint' / before.name}, after step 50" in said
+        stderr = resume(call, one, same_as=reference_run)
+        if damage_kind != "removed":
+            assert f"{last.name} is damaged" in stderr
+            assert f"resuming the training from {one / 'checkpoint' / before.name}, after step 50" in stderr
         for file in (last, before):
             damage(both / "checkpoint" / file.name)
-        said = resumed(call, both, same_as=whole)
-        assert way == "removed" or "no checkpoint of these steps is whole; they begin anew" in said
+        stderr = resume(call, both, same_as=reference_run)
+        assert (
+            damage_kind == "removed"
+            or "no intact checkpoint was found; this training starts from its first step" in stderr
+        )
 
 
-def sharing(cache: Path, progress: Progress = silent) -> Hooks:
-    clock = Clock()
+def hooks_with_cache(cache: Path, progress: Progress = no_progress) -> Hooks:
+    clock = Timer()
     return Hooks(progress, clock, fit_first=fit_or_load(cache, clock))
 
 
-def test_a_damaged_first_e_step_that_trainings_share(graph: Path, whole: Path, tmp_path: Path) -> None:
-    cache, model = tmp_path / "cache", PLogicNet(Config().with_values(THREE))
-    model.fit(open_graph(str(graph)), hooks=sharing(cache))
+def test_a_damaged_shared_first_e_step_is_trained_again(graph: Path, reference_run: Path, tmp_path: Path) -> None:
+    cache, model = tmp_path / "cache", PLogicNet(Config().with_values(THREE_ITERATIONS))
+    model.fit(open_graph(str(graph)), hooks=hooks_with_cache(cache))
     [vectors] = cache.rglob("*.safetensors")
-    for way, damage in WAYS.items():
+    for damage_kind, damage in DAMAGES.items():
         damage(vectors)
-        model.fit(open_graph(str(graph)), out=tmp_path / way, hooks=sharing(cache))
-        assert "e_step_shared" not in model.seconds, way  # it is not loaded
-        assert different(whole, tmp_path / way) == []
-    flipped(vectors, 8 * vectors.stat().st_size - 6)
+        model.fit(open_graph(str(graph)), out=tmp_path / damage_kind, hooks=hooks_with_cache(cache))
+        assert "e_step_shared" not in model.seconds, damage_kind  # not loaded from the cache
+        assert different(reference_run, tmp_path / damage_kind) == []
+    flip_bit(vectors, 8 * vectors.stat().st_size - 6)
     with pytest.raises(StoppedError):
-        model.fit(open_graph(str(graph)), hooks=sharing(cache, stop_at("training", after=10)))
-    next(cache.rglob("sha256")).unlink()  # as a kill between two writes would leave it
-    model.fit(open_graph(str(graph)), out=tmp_path / "after", hooks=sharing(cache))
-    assert different(whole, tmp_path / "after") == []
+        model.fit(open_graph(str(graph)), hooks=hooks_with_cache(cache, stop_at("training", after=10)))
+    next(cache.rglob("sha256")).unlink()  # as after a kill between two writes
+    model.fit(open_graph(str(graph)), out=tmp_path / "after", hooks=hooks_with_cache(cache))
+    assert different(reference_run, tmp_path / "after") == []
 
 
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_any_byte_of_a_checkpoint_may_be_damaged(
-    call: Call, whole: Path, begun: Path, tmp_path: Path, data: st.DataObject
+def test_a_flipped_bit_in_a_checkpoint_does_not_change_the_result(
+    call: Call, reference_run: Path, stopped_run: Path, tmp_path: Path, data: st.DataObject
 ) -> None:
-    there = tmp_path / "run"
-    shutil.rmtree(there, ignore_errors=True)
-    shutil.copytree(begun, there)
-    files = sorted(f for f in (there / "checkpoint").rglob("*") if f.is_file() and f.stat().st_size)
+    run = tmp_path / "run"
+    shutil.rmtree(run, ignore_errors=True)
+    shutil.copytree(stopped_run, run)
+    files = sorted(f for f in (run / "checkpoint").rglob("*") if f.is_file() and f.stat().st_size)
     file = data.draw(st.sampled_from([f for f in files if f.name != "written.rules"]))
-    flipped(file, data.draw(st.integers(0, file.stat().st_size * 8 - 1)))
-    resumed(call, there, same_as=whole)
+    flip_bit(file, data.draw(st.integers(0, file.stat().st_size * 8 - 1)))
+    resume(call, run, same_as=reference_run)
 
 
-def test_a_complete_run_without_its_last_file_or_its_first(call: Call, complete: Path) -> None:
-    """No advice that leads in a circle."""
-    kept = (complete / "metrics.json").read_bytes()
+def test_a_run_without_metrics_or_run_file_is_reported(call: Call, complete: Path) -> None:
+    """The advice must not be to run a command that gives the same error."""
+    saved = (complete / "metrics.json").read_bytes()
     (complete / "metrics.json").unlink()
     for command in ("evaluate", "resume", "refit"):
-        code, _, said = call(command, complete)
+        code, _, stderr = call(command, complete)
         assert code == 2
-        assert "if it was complete once, put metrics.json back from a copy; else remove the directory" in said, said
-    (complete / "metrics.json").write_bytes(kept)
+        assert "If the run was complete, restore metrics.json from a copy. Otherwise remove the directory" in stderr, (
+            stderr
+        )
+    (complete / "metrics.json").write_bytes(saved)
     (complete / "run.json").unlink()
-    code, _, said = call("evaluate", complete)
+    code, _, stderr = call("evaluate", complete)
     assert code == 2
-    assert f"{complete} is damaged: its file run.json is missing; put the file back from a copy" in said
+    assert f"{complete} is damaged: its file run.json is missing. Restore the file from a copy" in stderr
 
 
-def test_every_file_may_be_read_by_those_who_may_read_new_files(complete: Path, tmp_path: Path) -> None:
+def test_files_have_the_permissions_of_new_files(complete: Path, tmp_path: Path) -> None:
     (tmp_path / "new").touch()
     modes = {file.name: file.stat().st_mode for file in complete.iterdir()}
     assert set(modes.values()) == {(tmp_path / "new").stat().st_mode}, modes
@@ -391,32 +415,32 @@ def test_every_file_may_be_read_by_those_who_may_read_new_files(complete: Path, 
 # Settings edited by hand
 
 
-def replaced(file: Path, old: str, new: str) -> None:
+def replace_text(file: Path, old: str, new: str) -> None:
     text = file.read_text()
     assert old in text
     file.write_text(text.replace(old, new))
 
 
 @pytest.mark.parametrize(("old", "new"), [("dim: 8", "dim: 16"), ("iterations: 3", "iterations: 5"), ("seed", "seeed")])
-def test_settings_edited_by_hand(call: Call, complete: Path, unfinished: Path, old: str, new: str) -> None:
-    for there, commands in ((complete, READING), (unfinished, [("resume",)])):
-        replaced(there / "config.yaml", old, new)
-        for command, *words in commands:
-            said = refused(call, command, there, *words)
-            assert f"{there / 'config.yaml'}" in said
+def test_edited_settings_are_reported(call: Call, complete: Path, unfinished: Path, old: str, new: str) -> None:
+    for run, commands in ((complete, READING_COMMANDS), (unfinished, [("resume",)])):
+        replace_text(run / "config.yaml", old, new)
+        for command, *arguments in commands:
+            stderr = error_message(call, command, run, *arguments)
+            assert f"{run / 'config.yaml'}" in stderr
             if new != "seeed":
-                assert "is damaged, or was edited by hand" in said
-                assert "Put it back as it was" in said
-                assert "--set em.iterations=N" in said
-        replaced(there / "config.yaml", new, old)
+                assert "is damaged or was edited" in stderr
+                assert "Restore the file, because the run was trained with other settings." in stderr
+                assert f"`plogicnet resume {run} --set em.iterations=N`" in stderr
+        replace_text(run / "config.yaml", new, old)
     assert call("evaluate", complete)[0] == 0
 
 
-def test_settings_edited_before_more_iterations(call: Call, complete: Path) -> None:
-    replaced(complete / "config.yaml", "iterations: 3", "iterations: 4")
-    assert "was edited by hand" in refused(call, "resume", complete)
-    replaced(complete / "config.yaml", "iterations: 4", "iterations: 3")
-    assert "is complete" in refused(call, "resume", complete)
+def test_editing_em_iterations_does_not_add_iterations(call: Call, complete: Path) -> None:
+    replace_text(complete / "config.yaml", "iterations: 3", "iterations: 4")
+    assert "was edited" in error_message(call, "resume", complete)
+    replace_text(complete / "config.yaml", "iterations: 4", "iterations: 3")
+    assert "is complete" in error_message(call, "resume", complete)
 
 
 # Runs of other versions
@@ -424,44 +448,44 @@ def test_settings_edited_before_more_iterations(call: Call, complete: Path) -> N
 
 @pytest.mark.parametrize("version", ["9.9", "", None, "\x1b[31m\n" * 99, {"a": 1}, "x" * 100_000])
 @pytest.mark.parametrize("number", [2, 10**30, 1, 0, -1, 1.5, True, None, "../..", [1]])
-def test_a_run_that_says_odd_things_of_its_version(call: Call, complete: Path, number: object, version: object) -> None:
+def test_invalid_versions_of_a_run_are_reported(call: Call, complete: Path, number: object, version: object) -> None:
     (complete / "run.json").write_text(json.dumps({"format": number, "version": version}))
-    code, out, said = call("rules", complete)
-    assert "\x1b[31m" not in said
-    assert len(said) < 1_000
+    code, out, stderr = call("rules", complete)
+    assert "\x1b[31m" not in stderr
+    assert len(stderr) < 1_000
     assert (code, out) == (2, "")
     if number == 1 and not isinstance(number, bool):
-        assert "run.json is damaged, or was edited by hand" in said
+        assert "run.json is damaged or was edited" in stderr
     elif isinstance(number, int) and number > 1:
         writer = "plogicnet 9.9" if version == "9.9" else "an unknown version of plogicnet"
-        assert f"was written by {writer}, newer than this" in said
+        assert f"run.json has a newer format, written by {writer}. This version" in stderr
     else:
-        assert "run.json is damaged: it names no format" in said
+        assert "run.json is damaged: the format number is missing or invalid" in stderr
 
 
-# A file that vanishes
+# Removed files
 
 
-def vanishing(words: str, time: int, remove: Callable[[], object]) -> Progress:
-    """Removes something as such a step begins."""
-    stopping = stop_at(words, time)
+def act_at_step(title: str, time: int, action: Callable[[], object]) -> Progress:
+    """Return a progress display that calls `action` when a step with `title` in its title starts."""
+    stopping = stop_at(title, time)
 
     def progress(step: str, total: int):  # type: ignore[no-untyped-def]
         try:
             stopping(step, total).__enter__()
         except StoppedError:
-            remove()
-        return silent(step, total)
+            action()
+        return no_progress(step, total)
 
     return progress
 
 
 @pytest.fixture
 def at_step(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, int, Callable[[], object]], None]:
-    """Lets something happen beside a command, when such a step of it begins."""
+    """Call a function when the command starts a step with this title."""
 
-    def watch(words: str, time: int, do: Callable[[], object]) -> None:
-        progress = vanishing(words, time, do)
+    def watch(title: str, time: int, action: Callable[[], object]) -> None:
+        progress = act_at_step(title, time, action)
         monkeypatch.setattr("plogicnet.cli.train.for_stderr", lambda: progress)
 
     return watch
@@ -470,102 +494,102 @@ def at_step(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, int, Callable[[],
 AtStep = Callable[[str, int, Callable[[], object]], None]
 
 
-@pytest.mark.parametrize(("words", "time"), [("training", 1), ("training", 2), ("ranking test", 1)])
-def test_a_run_directory_removed_while_it_trains(
-    call: Call, graph: Path, at_step: AtStep, tmp_path: Path, words: str, time: int
+@pytest.mark.parametrize(("title", "time"), [("training", 1), ("training", 2), ("ranking test", 1)])
+def test_removing_the_run_directory_stops_the_training(
+    call: Call, graph: Path, at_step: AtStep, tmp_path: Path, title: str, time: int
 ) -> None:
-    there = tmp_path / "run"
-    at_step(words, time, lambda: shutil.rmtree(there))
-    code, out, said = call("train", graph, "--out", there, *QUICK)
+    run = tmp_path / "run"
+    at_step(title, time, lambda: shutil.rmtree(run))
+    code, out, stderr = call("train", graph, "--out", run, *QUICK)
     assert (code, out) == (2, "")
-    assert str(there) in said.splitlines()[-1]
-    assert not there.exists(), "half a run is made again"
+    assert str(run) in stderr.splitlines()[-1]
+    assert not run.exists(), "an incomplete run was written again"
 
 
-def test_a_run_directory_replaced_while_it_trains(
-    call: Call, graph: Path, whole: Path, at_step: AtStep, tmp_path: Path
+def test_replacing_the_run_directory_stops_the_training(
+    call: Call, graph: Path, reference_run: Path, at_step: AtStep, tmp_path: Path
 ) -> None:
-    """As where a person removes it and begins again, and the first training was not stopped: it spoils nothing."""
-    there = tmp_path / "run"
+    """A user removes the directory and starts again while the first training still runs: the new run stays intact."""
+    run = tmp_path / "run"
 
     def replace() -> None:
-        shutil.rmtree(there)
-        shutil.copytree(whole, there)
-        (there / ".lock").touch()
+        shutil.rmtree(run)
+        shutil.copytree(reference_run, run)
+        (run / ".lock").touch()
 
     at_step("training", 2, replace)
-    code, out, said = call("train", graph, "--out", there, *QUICK)
+    code, out, stderr = call("train", graph, "--out", run, *QUICK)
     assert (code, out) == (2, "")
-    assert f"{there} is gone: the run directory was removed or replaced" in said
-    assert {name for name in different(whole, there) if not name.startswith("checkpoint/e_step")} <= {".lock"}
-    assert call("evaluate", there)[0] == 0
+    assert f"{run}: the run directory was removed or replaced" in stderr
+    assert {name for name in different(reference_run, run) if not name.startswith("checkpoint/e_step")} <= {".lock"}
+    assert call("evaluate", run)[0] == 0
 
 
-def test_files_removed_while_it_trains_are_written_again(
+def test_files_removed_during_training_are_written_again(
     call: Call, graph: Path, at_step: AtStep, tmp_path: Path
 ) -> None:
     assert call("train", graph, "--out", tmp_path / "whole", *QUICK)[0] == 0
-    there = tmp_path / "run"
+    run = tmp_path / "run"
 
     def remove() -> None:
         for name in ("run.json", "graph.parquet", "entities.tsv", "config.yaml", "log.txt"):
-            (there / name).unlink()
-        shutil.rmtree(there / "checkpoint" / "1")
+            (run / name).unlink()
+        shutil.rmtree(run / "checkpoint" / "1")
 
     at_step("training", 2, remove)
-    code, _, said = call("train", graph, "--out", there, *QUICK)
+    code, _, stderr = call("train", graph, "--out", run, *QUICK)
     assert code == 0
-    assert "these files had vanished and are written again: run.json, graph.parquet, entities.tsv" in said
-    assert different(tmp_path / "whole", there) == []
+    assert "writing missing files again: run.json, graph.parquet, entities.tsv" in stderr
+    assert different(tmp_path / "whole", run) == []
 
 
-@pytest.mark.parametrize("name", OF_A_RUN)
-def test_a_file_that_vanishes_while_a_run_is_opened(
+@pytest.mark.parametrize("name", RUN_FILES)
+def test_a_file_removed_while_a_run_is_loaded_is_reported(
     call: Call, complete: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It was seen to be there, and is gone when it is to be read."""
+    """The file exists when the run is checked, and is removed before it is read."""
 
-    def look(path: Path) -> None:
+    def check_and_remove(path: Path) -> None:
         require_complete(path)
         (path / name).unlink()
 
-    monkeypatch.setattr("plogicnet.runs.reading.require_complete", look)
-    code, out, said = call("predict", complete, *ASKED)
+    monkeypatch.setattr("plogicnet.runs.reading.require_complete", check_and_remove)
+    code, out, stderr = call("predict", complete, *QUERY)
     assert (code, out) == (2, "")
-    assert name in said or "another process is writing here" in said
+    assert name in stderr or "another process is writing here" in stderr
 
 
 # Two processes on one run
 
 
-def test_a_second_process_is_told_so(call: Call, graph: Path, at_step: AtStep, tmp_path: Path) -> None:
-    """While a real training goes, every other command is tried on its run by another process."""
-    there = tmp_path / "run"
+def test_a_second_process_is_refused(call: Call, graph: Path, at_step: AtStep, tmp_path: Path) -> None:
+    """During a training, another process runs every command on the same run directory."""
+    run = tmp_path / "run"
     commands = [
-        ("train", graph, "--out", there, *QUICK),
-        *((c, there) for c in ("resume", "refit", "rules", "evaluate")),
+        ("train", graph, "--out", run, *QUICK),
+        *((c, run) for c in ("resume", "refit", "rules", "evaluate")),
     ]
-    commands.append(("predict", there, *ASKED))
-    done: list[Done] = []
-    at_step("training", 2, lambda: done.extend(in_a_child(commands)))
-    code, _, said = call("train", graph, "--out", there, *QUICK)
-    assert code == 0, said
-    assert len(done) == len(commands)
-    for words, (status, out, message) in zip(commands, done, strict=True):
-        assert (status, out) == (2, ""), words
-        assert f"{there}: another process is writing here" in message, words
-    assert call("evaluate", there)[0] == 0
+    commands.append(("predict", run, *QUERY))
+    results: list[CommandResult] = []
+    at_step("training", 2, lambda: results.extend(run_in_child(commands)))
+    code, _, stderr = call("train", graph, "--out", run, *QUICK)
+    assert code == 0, stderr
+    assert len(results) == len(commands)
+    for arguments, (status, out, message) in zip(commands, results, strict=True):
+        assert (status, out) == (2, ""), arguments
+        assert f"{run}: another process is writing here" in message, arguments
+    assert call("evaluate", run)[0] == 0
     assert call("train", graph, "--out", tmp_path / "whole", *QUICK)[0] == 0
-    assert different(tmp_path / "whole", there) == []
+    assert different(tmp_path / "whole", run) == []
 
 
-def test_readers_beside_a_refit_see_one_run_or_the_other(complete: Path) -> None:
-    """Never a mixture: what is read is of one piece, or the writer is named."""
+def test_loading_during_a_refit_returns_the_old_or_the_new_run(complete: Path) -> None:
+    """Loading never mixes two runs: it returns one of them, or reports the other process."""
     from plogicnet.support.errors import InputError
 
     model = PLogicNet.load(complete)
     seen: set[str] = set()
-    done = threading.Event()
+    finished = threading.Event()
     written: list[bool] = []
 
     def write() -> None:
@@ -575,12 +599,12 @@ def test_readers_beside_a_refit_see_one_run_or_the_other(complete: Path) -> None
                 model.refit(rules, out=complete)
             written.append(True)
         finally:
-            done.set()
+            finished.set()
 
     before = str(read_rules(complete).rules)
     writer = threading.Thread(target=write)
     writer.start()
-    while not done.is_set():
+    while not finished.is_set():
         try:
             loaded = PLogicNet.load(complete)
         except InputError as error:
@@ -594,14 +618,14 @@ def test_readers_beside_a_refit_see_one_run_or_the_other(complete: Path) -> None
     assert len(seen) <= 3
 
 
-# Full disks and read-only places
+# Full and read-only disks
 
-LINUX = pytest.mark.skipif(sys.platform != "linux", reason="the limits and mounts of Linux")
+LINUX = pytest.mark.skipif(sys.platform != "linux", reason="uses limits and mounts of Linux")
 
 
 @contextmanager
-def no_file_larger(size: int) -> Iterator[None]:
-    """As on a full disk, for any user: a write fails in its middle."""
+def file_size_limit(size: int) -> Iterator[None]:
+    """Limit the size of files, so that a write fails partway, as on a full disk."""
     import resource
 
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -612,30 +636,34 @@ def no_file_larger(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-LIMITS = {"config.yaml": 1_000, "graph.parquet": 1_500, "e_step.safetensors": 3_500, "metrics.json": 10_000}
-"""Bytes that are too few for this file, and enough for those written before it."""
+SIZE_LIMITS = {"config.yaml": 1_000, "graph.parquet": 1_500, "e_step.safetensors": 3_500, "metrics.json": 10_000}
+"""Limit in bytes that is too small for this file, and large enough for the files written before it."""
 
 
 @LINUX
-@pytest.mark.parametrize("name", LIMITS)
-def test_a_file_that_may_not_grow(call: Call, graph: Path, whole: Path, tmp_path: Path, name: str) -> None:
-    there = tmp_path / "run"
-    with no_file_larger(LIMITS[name]):
-        code, out, said = call("train", graph, "--out", there, *SETTINGS)
-    assert (code, out) == (2, ""), said
-    assert f"{name}: File too large; files may not grow so large here" in said
-    assert not list(there.rglob("*.part"))
-    if (there / "run.json").exists():
-        assert f"plogicnet: what was saved is kept; `plogicnet resume {there}` continues from here" in said
-        resumed(call, there, same_as=whole)
+@pytest.mark.parametrize("name", SIZE_LIMITS)
+def test_a_file_size_limit_is_reported_and_training_can_resume(
+    call: Call, graph: Path, reference_run: Path, tmp_path: Path, name: str
+) -> None:
+    run = tmp_path / "run"
+    with file_size_limit(SIZE_LIMITS[name]):
+        code, out, stderr = call("train", graph, "--out", run, *SETTINGS)
+    assert (code, out) == (2, ""), stderr
+    assert f"{name}: File too large. The file size is limited (see `ulimit -f`)." in stderr
+    assert not list(run.rglob("*.part"))
+    if (run / "run.json").exists():
+        assert (
+            f"plogicnet: Failed, but the last checkpoint is kept. To continue, run `plogicnet resume {run}`." in stderr
+        )
+        resume(call, run, same_as=reference_run)
     else:
-        assert call("train", graph, "--out", there, *SETTINGS)[0] == 0
+        assert call("train", graph, "--out", run, *SETTINGS)[0] == 0
 
 
 @LINUX
 @pytest.mark.usefixtures("mountable")
-def test_a_full_disk(graph: Path, whole: Path, tmp_path: Path) -> None:
-    """A training fills a small disk at one place after another; with more room each time, it goes on to its end."""
+def test_training_resumes_after_a_full_disk(graph: Path, reference_run: Path, tmp_path: Path) -> None:
+    """The disk is enlarged after each failure until the training completes."""
     disk, copy = tmp_path / "disk", tmp_path / "copy"
     disk.mkdir()
     commands: list[tuple[object, ...]] = [("train", graph, "--out", disk / "run", *SETTINGS)]
@@ -643,111 +671,117 @@ def test_a_full_disk(graph: Path, whole: Path, tmp_path: Path) -> None:
         commands += [("!mount", "-o", f"remount,size={size}k", disk), ("!find", disk, "-name", "*.part")]
         commands += [("resume", disk / "run")]
     commands += [("!cp", "-r", disk / "run", copy)]
-    done = in_a_child(commands, on=disk, options="size=32k")
-    ours = [result for words, result in zip(commands, done, strict=True) if not str(words[0]).startswith("!")]
-    parts = [out for words, (_, out, _) in zip(commands, done, strict=True) if words[0] == "!find"]
+    results = run_in_child(commands, on=disk, options="size=32k")
+    plogicnet_results = [
+        result for arguments, result in zip(commands, results, strict=True) if not str(arguments[0]).startswith("!")
+    ]
+    parts = [out for arguments, (_, out, _) in zip(commands, results, strict=True) if arguments[0] == "!find"]
     assert set(parts) == {""}
-    ends = [code for code, _, _ in ours]
-    assert 0 in ends, ours
-    full = ours[: ends.index(0)]
-    assert len(full) >= 3
-    for code, out, said in full:
+    codes = [code for code, _, _ in plogicnet_results]
+    assert 0 in codes, plogicnet_results
+    failed = plogicnet_results[: codes.index(0)]
+    assert len(failed) >= 3
+    for code, out, stderr in failed:
         assert (code, out) == (2, "")
-        assert "No space left on device; free some space" in said
-        assert f"what was saved is kept; `plogicnet resume {disk / 'run'}` continues from here" in said
-    assert set(different(whole, copy)) <= {".lock"}
+        assert "No space left on device. Free some space" in stderr
+        assert f"Failed, but the last checkpoint is kept. To continue, run `plogicnet resume {disk / 'run'}`." in stderr
+    assert set(different(reference_run, copy)) <= {".lock"}
 
 
 @LINUX
 @pytest.mark.usefixtures("mountable")
-def test_a_read_only_disk(graph: Path, whole: Path, tmp_path: Path) -> None:
-    """What only reads works there; what writes says why it cannot."""
+def test_only_reading_commands_work_on_a_read_only_disk(graph: Path, reference_run: Path, tmp_path: Path) -> None:
+    """Commands that write print the reason."""
     disk = tmp_path / "disk"
     disk.mkdir()
     commands: list[tuple[object, ...]] = [
-        ("!cp", "-r", whole, disk / "run"),
+        ("!cp", "-r", reference_run, disk / "run"),
         ("!mount", "-o", "remount,ro", disk),
-        *(("predict", disk / "run", *ASKED), ("rules", disk / "run"), ("evaluate", disk / "run")),
+        *(("predict", disk / "run", *QUERY), ("rules", disk / "run"), ("evaluate", disk / "run")),
         *(("refit", disk / "run"), ("resume", disk / "run", "--set", "em.iterations=4")),
         ("train", graph, "--out", disk / "new", *SETTINGS),
     ]
-    done = in_a_child(commands, on=disk, options="size=10m")
-    assert [code for code, _, _ in done] == [0, 0, 0, 0, 0, 2, 2, 2]
-    for _, out, said in done[-3:]:
+    results = run_in_child(commands, on=disk, options="size=10m")
+    assert [code for code, _, _ in results] == [0, 0, 0, 0, 0, 2, 2, 2]
+    for _, out, stderr in results[-3:]:
         assert out == ""
-        assert "Read-only file system" in said
+        assert "Read-only file system" in stderr
 
 
-@pytest.mark.skipif(sys.platform == "win32" or os.geteuid() == 0, reason="nothing is forbidden to root")
-def test_a_directory_without_the_right_to_write(call: Call, complete: Path) -> None:
+@pytest.mark.skipif(sys.platform == "win32" or os.geteuid() == 0, reason="root can write everywhere")
+def test_a_directory_without_write_permission_is_reported(call: Call, complete: Path) -> None:
     (complete / ".lock").unlink(missing_ok=True)
     complete.chmod(0o555)
     try:
         assert call("evaluate", complete)[0] == 0
-        assert "Permission denied; see who may read and write there" in refused(call, "refit", complete)
+        assert "Permission denied. Check the permissions, or use another directory" in error_message(
+            call, "refit", complete
+        )
     finally:
         complete.chmod(0o755)
 
 
 @LINUX
-def test_output_to_a_full_disk(whole: Path) -> None:
-    """Also by Python's own flush as it ends."""
+def test_output_to_a_full_disk_is_reported_once(reference_run: Path) -> None:
+    """Python flushes stdout again at exit; this must not add a second message."""
     with Path("/dev/full").open("w") as full:
-        command = [sys.executable, "-m", "plogicnet", "rules", str(whole)]
-        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
-    assert done.returncode == 2
-    assert done.stderr.startswith("plogicnet: a file or the output: No space left on device; free some space")
-    assert len(done.stderr.splitlines()) == 1
+        command = [sys.executable, "-m", "plogicnet", "rules", str(reference_run)]
+        result = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert result.returncode == 2
+    assert result.stderr.startswith(
+        "plogicnet: cannot access a file or standard output: No space left on device. Free some space"
+    )
+    assert len(result.stderr.splitlines()) == 1
 
 
-def test_a_refit_that_fails_on_the_way_is_finished_by_resume(
+def test_resume_completes_a_failed_refit(
     call: Call, complete: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The run is broken up already, and all that is needed is in its checkpoint."""
-    same = Path(shutil.copytree(complete, tmp_path / "same"))
+    """The refit fails after it has replaced files of the run. Its checkpoint contains everything to complete it."""
+    expected_run = Path(shutil.copytree(complete, tmp_path / "same"))
     file = tmp_path / "one.rules"
     file.write_text("=2: husband(X, Y) => wife(Y, X)\n")
-    assert call("refit", same, "--rules", file)[0] == 0
-    writing, written = os.fsync, 0
+    assert call("refit", expected_run, "--rules", file)[0] == 0
+    fsync, written = os.fsync, 0
 
-    def refuse(descriptor: int) -> None:
+    def fail_fsync(descriptor: int) -> None:
         nonlocal written
         written += 1
-        if written > 14:  # the five of the checkpoint, and two of the run; each with its directory
+        if written > 14:  # five files of the checkpoint and two of the run, each with its directory
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        writing(descriptor)
+        fsync(descriptor)
 
     with monkeypatch.context() as patch:
-        patch.setattr("os.fsync", refuse)
-        code, _, said = call("refit", complete, "--rules", file)
+        patch.setattr("os.fsync", fail_fsync)
+        code, _, stderr = call("refit", complete, "--rules", file)
     assert code == 2
-    assert f"what was saved is kept; `plogicnet resume {complete}` continues from here" in said
-    resumed(call, complete, same_as=same)
+    assert f"Failed, but the last checkpoint is kept. To continue, run `plogicnet resume {complete}`." in stderr
+    resume(call, complete, same_as=expected_run)
 
 
 @pytest.mark.parametrize(
     ("number", "advice"),
     [
-        (errno.ENOSPC, "free some space"),
-        (errno.EDQUOT, "free some space"),
-        (errno.EIO, "the disk fails"),
-        (errno.EACCES, "see who may"),
-        (errno.ENOENT, "it was removed or renamed meanwhile"),
+        (errno.ENOSPC, "Free some space, or use another disk."),
+        (errno.EDQUOT, "Free some space, or use another disk."),
+        (errno.EIO, "The disk or its connection failed. See the system log."),
+        (errno.EACCES, "Check the permissions, or use another directory."),
+        (errno.ENOENT, "The file was removed or renamed. Restore it, or use another file."),
         (errno.ENOTDIR, "Not a directory"),
     ],
 )
-def test_what_the_system_refuses_is_said_with_advice(
+def test_system_errors_are_reported_with_advice(
     call: Call, complete: Path, number: int, advice: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(*_: object) -> None:
+    def fail_fsync(*_: object) -> None:
         raise OSError(number, os.strerror(number), "/some/file")
 
-    monkeypatch.setattr("os.fsync", refuse)
-    code, _, said = call("refit", complete)
+    monkeypatch.setattr("os.fsync", fail_fsync)
+    code, _, stderr = call("refit", complete)
     assert code == 2
-    assert os.strerror(number) in said
-    assert advice in said
+    assert os.strerror(number) in stderr
+    assert advice in stderr
     assert not list(complete.rglob("*.part"))
     assert not list(complete.rglob("checkpoint/*"))
-    assert "what was saved is kept" not in said, "it is as it was before"
-    assert call("evaluate", complete)[0] == 0, "the run before the refit is lost"
+    assert "the last checkpoint is kept" not in stderr, "the run is unchanged, so there is nothing to resume"
+    assert call("evaluate", complete)[0] == 0, "the run before the refit was lost"

@@ -1,4 +1,4 @@
-"""Files and runs made to do harm, through the real command: a message, exit code 2, bounded memory, nothing touched."""
+"""Malicious files and runs in the real command: a message, exit code 2, limited memory, no changed files."""
 
 import ast
 import gzip
@@ -20,63 +20,64 @@ import plogicnet as package
 from calling import Call
 from plogicnet.graph.io import unpacking
 from small import fitted, write_small_graph
-from stopping import resealed
+from stopping import update_checksums
 
 MEMORY = 8 << 30
-"""No command here may take so much address space; most of it is what libraries reserve."""
+"""Limit of the address space for each command. Libraries reserve most of it."""
 QUICK = ["--set=neural.steps=5", "--set=neural.vectors.dim=4", "--set=device=cpu", "--set=threads=1"]
 
 
-def plogicnet(folder: Path, *words: object, **more: str) -> subprocess.CompletedProcess[str]:
+def plogicnet(folder: Path, *arguments: object, **variables: str) -> subprocess.CompletedProcess[str]:
     env = {k: v for k, v in os.environ.items() if k not in ("PLOGICNET_DATA", "PLOGICNET_EXPANSION")}
-    env |= {"NO_COLOR": "1", "OMP_NUM_THREADS": "1", **more}
+    env |= {"NO_COLOR": "1", "OMP_NUM_THREADS": "1", **variables}
 
-    def bound() -> None:
+    def limit_memory() -> None:
         import resource
 
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
 
     return subprocess.run(
-        [sys.executable, "-m", "plogicnet", *map(str, words)],
+        [sys.executable, "-m", "plogicnet", *map(str, arguments)],
         capture_output=True,
         text=True,
         env=env,
         cwd=folder,
-        timeout=120,  # seconds; a program that does not end is a finding too
+        timeout=120,  # seconds
         check=False,
-        preexec_fn=bound if sys.platform == "linux" else None,
+        preexec_fn=limit_memory if sys.platform == "linux" else None,
     )
 
 
-def refused(folder: Path, *words: object) -> str:
-    done = plogicnet(folder, *words)
-    assert done.returncode == 2, done.stdout[-2000:] + done.stderr[-2000:]
-    assert done.stdout == ""
-    assert "Traceback" not in done.stderr
-    assert len(done.stderr) < 2_000  # a message, not the file
-    return done.stderr
+def error_in_child(folder: Path, *arguments: object) -> str:
+    """Run a command that must fail, in a child process with limited memory, and return stderr."""
+    result = plogicnet(folder, *arguments)
+    assert result.returncode == 2, result.stdout[-2000:] + result.stderr[-2000:]
+    assert result.stdout == ""
+    assert "Traceback" not in result.stderr
+    assert len(result.stderr) < 2_000  # does not print the file
+    return result.stderr
 
 
-Refusal = Callable[..., str]
+ErrorOf = Callable[..., str]
 
 
 @pytest.fixture
-def refused_here(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Refusal:
-    """As `refused`, in this process: for what cannot fill a memory."""
+def error_in_process(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ErrorOf:
+    """Like `error_in_child`, but in this process: for inputs that cannot exhaust the memory."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("PLOGICNET_EXPANSION", raising=False)
 
-    def refusal(*words: object) -> str:
-        code, out, said = call(*words)
-        assert (code, out) == (2, ""), said[-2000:]
-        assert len(said) < 2_000
-        return said
+    def run_failing(*arguments: object) -> str:
+        code, out, stderr = call(*arguments)
+        assert (code, out) == (2, ""), stderr[-2000:]
+        assert len(stderr) < 2_000
+        return stderr
 
-    return refusal
+    return run_failing
 
 
-def test_nothing_that_runs_what_it_reads_is_used() -> None:
-    """No pickle, no eval, in all the sources."""
+def test_the_sources_never_execute_data() -> None:
+    """The package uses no pickle, no eval and no unsafe loader."""
     loaders = {"pickle", "cPickle", "dill", "marshal", "shelve", "joblib", "cloudpickle", "runpy", "code"}
     calls = {"eval", "exec", "__import__"}
     methods = {("torch", "load"), ("yaml", "load"), ("yaml", "unsafe_load"), ("np", "load"), ("os", "system")}
@@ -100,13 +101,13 @@ MEGABYTE = 1 << 20
 TRIPLE = b"anna\tknows\tben\n"
 
 
-def bomb(content: bytes, times: int) -> bytes:
-    """A gzip file of the content so many times, without ever holding it."""
+def repeat_gzip(content: bytes, times: int) -> bytes:
+    """Return a gzip file that expands to the content `times` times."""
     part = gzip.compress(content, 9)
-    return part * times  # members one after another are one file
+    return part * times  # concatenated members are one file
 
 
-TEXT = ["train.txt.gz", "train.tsv.gz", "train.csv.gz"]
+TEXT_FILES = ["train.txt.gz", "train.tsv.gz", "train.csv.gz"]
 TRIPLES = TRIPLE * (MEGABYTE // len(TRIPLE))
 
 
@@ -114,43 +115,43 @@ TRIPLES = TRIPLE * (MEGABYTE // len(TRIPLE))
 @pytest.mark.parametrize(
     ("name", "content"),
     [
-        *((name, b"\0" * MEGABYTE) for name in (*TEXT, "train.jsonl.gz", "train.nt.gz")),
-        *((name, TRIPLES) for name in TEXT[1:]),
+        *((name, b"\0" * MEGABYTE) for name in (*TEXT_FILES, "train.jsonl.gz", "train.nt.gz")),
+        *((name, TRIPLES) for name in TEXT_FILES[1:]),
     ],
     ids=lambda value: value if isinstance(value, str) else "triples" if value[0] else "zeros",
 )
-def test_two_gigabytes_in_a_small_file(name: str, content: bytes, tmp_path: Path) -> None:
+def test_a_small_file_that_expands_to_two_gigabytes_is_refused(name: str, content: bytes, tmp_path: Path) -> None:
     if "nt" in name:
         pytest.importorskip("pyoxigraph")
-    (tmp_path / name).write_bytes(bomb(content, 2_000))
-    said = refused(tmp_path, "data", "info", name)
-    assert said.startswith(f"plogicnet: {name}")
+    (tmp_path / name).write_bytes(repeat_gzip(content, 2_000))
+    stderr = error_in_child(tmp_path, "data", "info", name)
+    assert stderr.startswith(f"plogicnet: {name}")
 
 
 @pytest.mark.slow
-def test_the_limit_is_named_and_can_be_raised(tmp_path: Path) -> None:
+def test_the_expansion_limit_can_be_raised(tmp_path: Path) -> None:
     content = "".join(f"a{i % 7}\tknows\tb{i % 5}\n" for i in range(70_000)).encode()
-    (tmp_path / "packed.tsv.gz").write_bytes(bomb(content, 200))  # 170 MB in less than one
-    said = refused(tmp_path, "data", "info", "packed.tsv.gz")
-    assert "more than 100 times its own size" in said
-    assert "PLOGICNET_EXPANSION=1000" in said
-    done = plogicnet(tmp_path, "data", "info", "packed.tsv.gz", "--json", PLOGICNET_EXPANSION="1000")
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["entities"] == 12
-    wrong = plogicnet(tmp_path, "data", "info", "packed.tsv.gz", PLOGICNET_EXPANSION="many")
-    assert wrong.returncode == 2
-    assert "a whole number is meant" in wrong.stderr
+    (tmp_path / "packed.tsv.gz").write_bytes(repeat_gzip(content, 200))  # 170 MB in less than 1 MB
+    stderr = error_in_child(tmp_path, "data", "info", "packed.tsv.gz")
+    assert "more than 100 times larger than the file" in stderr
+    assert "PLOGICNET_EXPANSION=1000" in stderr
+    result = plogicnet(tmp_path, "data", "info", "packed.tsv.gz", "--json", PLOGICNET_EXPANSION="1000")
+    assert result.returncode == 0, result.stderr
+    assert json.loads(result.stdout)["entities"] == 12
+    invalid = plogicnet(tmp_path, "data", "info", "packed.tsv.gz", PLOGICNET_EXPANSION="many")
+    assert invalid.returncode == 2
+    assert "expected an integer" in invalid.stderr
 
 
-def test_a_parquet_file_of_a_billion_rows(tmp_path: Path) -> None:
+def test_a_small_parquet_file_with_many_rows_is_refused(tmp_path: Path) -> None:
     column = pa.DictionaryArray.from_arrays(pa.array([0] * 1_000_000, pa.int32()), pa.array(["anna"]))
     piece = pa.table({"head": column, "relation": column, "tail": column})
     with pq.ParquetWriter(tmp_path / "a.parquet", piece.schema, compression="zstd") as writer:
         for _ in range(100):
             writer.write_table(piece)
     assert (tmp_path / "a.parquet").stat().st_size < MEGABYTE
-    said = refused(tmp_path, "data", "info", "a.parquet")
-    assert "PLOGICNET_EXPANSION" in said
+    stderr = error_in_child(tmp_path, "data", "info", "a.parquet")
+    assert "PLOGICNET_EXPANSION" in stderr
 
 
 ROWS = {
@@ -163,34 +164,34 @@ ROWS = {
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_a_packed_file_of_tiny_rows(
-    name: str, refused_here: Refusal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_compressed_file_of_short_rows_is_refused(
+    name: str, error_in_process: ErrorOf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What Python reads row by row is bounded as what Arrow reads is; a small bound keeps the test quick."""
+    """The limit also applies to files that Python reads row by row. A small limit makes the test fast."""
     if "nt" in name or "ttl" in name:
         pytest.importorskip("pyoxigraph")
-    monkeypatch.setattr(unpacking, "ALWAYS_BYTES", MEGABYTE // 2)
-    (tmp_path / name).write_bytes(bomb(ROWS[name] * 4_000, 20))
-    assert "more than 100 times its own size" in refused_here("data", "info", name)
+    monkeypatch.setattr(unpacking, "ALWAYS_ALLOWED_BYTES", MEGABYTE // 2)
+    (tmp_path / name).write_bytes(repeat_gzip(ROWS[name] * 4_000, 20))
+    assert "more than 100 times larger than the file" in error_in_process("data", "info", name)
 
 
-def test_a_long_prefix_in_turtle(refused_here: Refusal, tmp_path: Path) -> None:
-    """A megabyte that a letter stands for."""
+def test_a_long_turtle_prefix_is_refused(error_in_process: ErrorOf, tmp_path: Path) -> None:
+    """Each name of a few bytes expands to a megabyte."""
     pytest.importorskip("pyoxigraph")
     names = b"".join(b":%d :r :%d .\n" % (i, i + 1) for i in range(1_000))
     (tmp_path / "a.ttl").write_bytes(b"@prefix : <urn:" + b"a" * MEGABYTE + b"> .\n" + names)
-    assert "more than 100 times its own size" in refused_here("data", "info", "a.ttl")
+    assert "more than 100 times larger than the file" in error_in_process("data", "info", "a.ttl")
 
 
-def one_text(text: str, rows: int) -> pa.Array:
+def repeated_text(text: str, rows: int) -> pa.Array:
     return pa.DictionaryArray.from_arrays(pa.array([0] * rows, pa.int32()), pa.array([text]))
 
 
 @pytest.mark.parametrize("kind", ["dictionary", "delta"])
-def test_a_parquet_file_that_says_one_long_text_for_all_rows(kind: str, tmp_path: Path) -> None:
-    """100 GB in the rows, a megabyte in the file's own account."""
+def test_a_parquet_file_with_one_long_text_in_all_rows_is_refused(kind: str, tmp_path: Path) -> None:
+    """The rows contain 100 GB; the metadata of the file gives a size of one megabyte."""
     if kind == "dictionary":
-        column = one_text("a" * MEGABYTE, 100_000)
+        column = repeated_text("a" * MEGABYTE, 100_000)
         pq.write_table(pa.table({"head": column, "relation": column, "tail": column}), tmp_path / "a.parquet")
     else:
         column = pa.array([chr(97 + i % 2) + "a" * 100_000 for i in range(2_000)])
@@ -198,77 +199,86 @@ def test_a_parquet_file_that_says_one_long_text_for_all_rows(kind: str, tmp_path
         table = pa.table({"head": column.sort(), "relation": column.sort(), "tail": column.sort()})
         pq.write_table(table, tmp_path / "a.parquet", use_dictionary=False, column_encoding=encoding)
     assert (tmp_path / "a.parquet").stat().st_size < 4 * MEGABYTE
-    assert "more than 100 times its own size" in refused(tmp_path, "data", "info", "a.parquet")
+    assert "more than 100 times larger than the file" in error_in_child(tmp_path, "data", "info", "a.parquet")
 
 
-NO_TEXT = pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(b"\0\0\0\0\2\0\0\0"), pa.py_buffer(b"\xff\xfe")])
+INVALID_UTF8 = pa.Array.from_buffers(
+    pa.string(), 1, [None, pa.py_buffer(b"\0\0\0\0\2\0\0\0"), pa.py_buffer(b"\xff\xfe")]
+)
 X = pa.array(["x"])
 SCHEMAS = {
-    "nested": ({"head": pa.array([["a"]]), "relation": pa.array([{"x": "r"}]), "tail": X}, "no columns head"),
-    "map": ({"head": pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int64())), "relation": X, "tail": X}, "no columns"),
+    "nested": ({"head": pa.array([["a"]]), "relation": pa.array([{"x": "r"}]), "tail": X}, "expected columns head"),
+    "map": (
+        {"head": pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int64())), "relation": X, "tail": X},
+        "expected columns",
+    ),
     "binary": ({"head": X, "relation": X, "tail": pa.array([b"\xff\xfe"])}, "Invalid UTF8"),
-    "text": ({"head": NO_TEXT, "relation": X, "tail": X}, "Invalid UTF8"),
+    "text": ({"head": INVALID_UTF8, "relation": X, "tail": X}, "Invalid UTF8"),
     "nulls": ({"head": pa.nulls(1), "relation": X, "tail": X}, "row 1: the head is missing"),
-    "case": ({"head": X, "Head": X, "relation": X, "tail": X}, "two columns are called head"),
-    "none": ({}, "no columns head"),
-    "many": ({f"column{i}": X for i in range(500)}, "no columns head"),
-    "long": ({"a" * MEGABYTE: X, "b": X}, "no columns head"),
+    "case": ({"head": X, "Head": X, "relation": X, "tail": X}, "two columns are named head"),
+    "none": ({}, "expected columns head"),
+    "many": ({f"column{i}": X for i in range(500)}, "expected columns head"),
+    "long": ({"a" * MEGABYTE: X, "b": X}, "expected columns head"),
 }
 
 
 @pytest.mark.parametrize("case", SCHEMAS)
-def test_parquet_of_another_kind(case: str, refused_here: Refusal, tmp_path: Path) -> None:
+def test_parquet_with_other_columns_is_refused(case: str, error_in_process: ErrorOf, tmp_path: Path) -> None:
     columns, message = SCHEMAS[case]
     pq.write_table(pa.table(columns), tmp_path / "a.parquet")
-    said = refused_here("data", "info", "a.parquet")
-    assert said.startswith("plogicnet: a.parquet")
-    assert message in said
+    stderr = error_in_process("data", "info", "a.parquet")
+    assert stderr.startswith("plogicnet: a.parquet")
+    assert message in stderr
 
 
-def test_parquet_with_a_column_twice(refused_here: Refusal, tmp_path: Path) -> None:
+def test_parquet_with_a_duplicate_column_is_refused(error_in_process: ErrorOf, tmp_path: Path) -> None:
     pq.write_table(pa.Table.from_arrays([X] * 4, ["head", "relation", "tail", "head"]), tmp_path / "a.parquet")
-    assert "two columns are called 'head'" in refused_here("data", "info", "a.parquet")
+    assert "two columns are named 'head'" in error_in_process("data", "info", "a.parquet")
 
 
-def test_parquet_that_lies_about_its_sizes(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lengths, counts, offsets, encodings and names, each made wrong: a graph or a message, never more."""
+def test_corrupted_parquet_is_read_or_refused(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Corrupted lengths, counts, offsets, encodings and names give a graph or a message, and no crash."""
     monkeypatch.chdir(tmp_path)
     table = pa.table({"head": ["a", "b", "c"] * 5, "relation": ["r"] * 15, "tail": ["b", "c", "d"] * 5})
     file = tmp_path / "a.parquet"
     pq.write_table(table, file, compression="zstd", store_schema=False, write_statistics=False)
-    whole, rng = file.read_bytes(), random.Random(0)
+    intact, rng = file.read_bytes(), random.Random(0)
     codes = set()
-    for at in range(4, len(whole), 4):
-        wrong = b"\xff\xff\xff\xff\x07" if rng.random() < 0.2 else bytes([rng.choice((0x00, 0x7F, 0x80, 0xFF))])
-        file.write_bytes(whole[:at] + wrong + whole[at + 1 :])
-        code, _, said = call("data", "info", "a.parquet", "--json")
-        assert code in (0, 2), (at, wrong, said)
+    for position in range(4, len(intact), 4):
+        invalid = b"\xff\xff\xff\xff\x07" if rng.random() < 0.2 else bytes([rng.choice((0x00, 0x7F, 0x80, 0xFF))])
+        file.write_bytes(intact[:position] + invalid + intact[position + 1 :])
+        code, _, stderr = call("data", "info", "a.parquet", "--json")
+        assert code in (0, 2), (position, invalid, stderr)
         codes.add(code)
     assert codes == {0, 2}
 
 
 @pytest.mark.parametrize("name", ["a.tsv", "a.csv.gz", "a.jsonl", "a.parquet", "a.nt"])
-def test_a_pipe_or_a_device_is_no_graph(name: str, refused_here: Refusal, tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / name)  # nobody writes to it: who opens it waits for ever
-    assert refused_here("data", "info", name).startswith(f"plogicnet: {name}: a pipe or a device where a graph")
+def test_a_pipe_or_a_device_is_not_a_graph(name: str, error_in_process: ErrorOf, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / name)  # has no writer, so opening it would block
+    assert error_in_process("data", "info", name).startswith(
+        f"plogicnet: {name}: expected a graph, found a pipe or a device"
+    )
     (tmp_path / name).unlink()
     (tmp_path / name).symlink_to("/dev/zero")
-    assert refused_here("data", "info", name).startswith(f"plogicnet: {name}: a pipe or a device where a graph")
+    assert error_in_process("data", "info", name).startswith(
+        f"plogicnet: {name}: expected a graph, found a pipe or a device"
+    )
 
 
-def test_input_that_never_ends_is_not_waited_for() -> None:
-    reading, writing = os.pipe()
+def test_a_pipe_on_stdin_does_not_block() -> None:
+    read_end, write_end = os.pipe()
     try:
         command = [sys.executable, "-m", "plogicnet", "data", "info", "/dev/stdin"]
-        done = subprocess.run(command, stdin=reading, capture_output=True, text=True, timeout=60, check=False)
+        result = subprocess.run(command, stdin=read_end, capture_output=True, text=True, timeout=60, check=False)
     finally:
-        os.close(reading)
-        os.close(writing)
-    assert done.returncode == 2
-    assert done.stderr.startswith("plogicnet: /dev/stdin: a pipe or a device where a graph is meant")
+        os.close(read_end)
+        os.close(write_end)
+    assert result.returncode == 2
+    assert result.stderr.startswith("plogicnet: /dev/stdin: expected a graph, found a pipe or a device")
 
 
-def test_a_device_beside_the_triples_is_left_alone(call: Call, tmp_path: Path) -> None:
+def test_devices_next_to_the_triples_are_ignored(call: Call, tmp_path: Path) -> None:
     (tmp_path / "train.txt").write_bytes(TRIPLE)
     for name in ("entities.dict", "relations.dict", "labels.tsv", "valid.txt"):
         (tmp_path / name).symlink_to("/dev/zero")
@@ -284,18 +294,20 @@ OPENKE = {"entity2id.txt": b"2\nanna\t0\nben\t1\n", "relation2id.txt": b"1\nknow
     [b"999999999999", b"0", b"-1", b"1e9", b"9" * 10 * MEGABYTE, "١".encode(), b"\xff", b""],
     ids=["more", "none", "negative", "float", "digits", "arabic", "bytes", "empty"],
 )
-def test_a_first_line_that_lies_about_the_count(name: str, count: bytes, refused_here: Refusal, tmp_path: Path) -> None:
+def test_a_wrong_count_in_the_first_line_is_refused(
+    name: str, count: bytes, error_in_process: ErrorOf, tmp_path: Path
+) -> None:
     for file, content in OPENKE.items():
         (tmp_path / file).write_bytes(content)
     if count == "١".encode() and name != "entity2id.txt":
-        (tmp_path / name).write_bytes(OPENKE[name] + b"more\n")  # an Arabic 1 is a 1
+        (tmp_path / name).write_bytes(OPENKE[name] + b"more\n")  # an Arabic digit 1 is a valid 1
     else:
         _, _, rest = OPENKE[name].partition(b"\n")
         (tmp_path / name).write_bytes(count + b"\n" + rest)
-    assert refused_here("data", "info", ".").startswith(f"plogicnet: {name}")
+    assert error_in_process("data", "info", ".").startswith(f"plogicnet: {name}")
 
 
-LINES = {
+LONG_LINES = {
     "long.txt": TRIPLE + b"a" * 10 * MEGABYTE + b"\tr\tb\n",
     "long.csv": b"a,r,b\n" + b'"' + b"a" * 10 * MEGABYTE + b'",r,b\n',
     "columns.tsv": b"a\t" * 5 * MEGABYTE,
@@ -310,12 +322,12 @@ LINES = {
 }
 
 
-@pytest.mark.parametrize("name", LINES)
-def test_long_lines_and_deep_nesting(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", LONG_LINES)
+def test_long_lines_and_deep_nesting_are_refused(name: str, tmp_path: Path) -> None:
     if name.endswith((".nt", ".ttl")):
         pytest.importorskip("pyoxigraph")
-    (tmp_path / name).write_bytes(LINES[name])
-    assert refused(tmp_path, "data", "info", name).startswith(f"plogicnet: {name}")
+    (tmp_path / name).write_bytes(LONG_LINES[name])
+    assert error_in_child(tmp_path, "data", "info", name).startswith(f"plogicnet: {name}")
 
 
 @pytest.mark.parametrize(
@@ -332,10 +344,12 @@ def test_long_lines_and_deep_nesting(name: str, tmp_path: Path) -> None:
     ],
     ids=["digits", "superscript", "label", "name", "relation", "nul", "bytes", "packed"],
 )
-def test_files_beside_the_triples(name: str, content: bytes, refused_here: Refusal, tmp_path: Path) -> None:
+def test_invalid_dictionaries_and_labels_are_refused(
+    name: str, content: bytes, error_in_process: ErrorOf, tmp_path: Path
+) -> None:
     (tmp_path / "train.txt").write_bytes(TRIPLE)
     (tmp_path / name).write_bytes(content)
-    assert refused_here("data", "info", ".").startswith(f"plogicnet: {name}")
+    assert error_in_process("data", "info", ".").startswith(f"plogicnet: {name}")
 
 
 # Settings
@@ -353,7 +367,7 @@ SETTINGS = {
     "new": "seed: !!python/object/new:os.system [touch pwned]\n",
     "name": "seed: !!python/name:os.system\n",
     "tuple": "em: {lambda_grid: !!python/tuple [0, 1]}\n",
-    "own-tag": "seed: !Ref x\n",
+    "custom-tag": "seed: !Ref x\n",
     "binary": "seed: !!binary aGVsbG8=\n",
     "merge": "a: &a {dim: 4}\nneural: {vectors: {<<: *a}}\n",
     "anchor": "seed: &a [1]\n",
@@ -363,24 +377,37 @@ SETTINGS = {
 }
 
 
-SMALL = ("object", "new", "name", "tuple", "own-tag", "binary", "merge", "anchor", "two", "control", "key", "date")
+SMALL_CASES = (
+    "object",
+    "new",
+    "name",
+    "tuple",
+    "custom-tag",
+    "binary",
+    "merge",
+    "anchor",
+    "two",
+    "control",
+    "key",
+    "date",
+)
 
 
 @pytest.mark.parametrize("case", SETTINGS)
-def test_settings_made_to_do_harm(case: str, tmp_path: Path, refused_here: Refusal) -> None:
+def test_malicious_settings_are_refused(case: str, tmp_path: Path, error_in_process: ErrorOf) -> None:
     (tmp_path / "my.yaml").write_text(SETTINGS[case])
-    # what could fill a memory is read in a child that is held to a bound
-    said = (refused_here if case in SMALL else lambda *words: refused(tmp_path, *words))(
+    # cases that could exhaust the memory run in a child process with a limit
+    stderr = (error_in_process if case in SMALL_CASES else lambda *arguments: error_in_child(tmp_path, *arguments))(
         "config", "--config", "my.yaml"
     )
-    assert said.startswith("plogicnet: my.yaml")
+    assert stderr.startswith("plogicnet: my.yaml")
     assert {p.name for p in tmp_path.iterdir()} == {"my.yaml"}
 
 
 @pytest.mark.parametrize(
     "value", ["[" * 20_000, "&a [*a]", "2001-99-99", "1" * 10_000, "!!python/object/apply:os.system [id]"]
 )
-def test_assignments_made_to_do_harm(value: str, call: Call) -> None:
+def test_malicious_assignments_are_refused(value: str, call: Call) -> None:
     assert call("config", "--set", f"seed={value}")[:2] == (2, "")
 
 
@@ -404,92 +431,94 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("case", RULES)
-def test_rules_made_to_do_harm(case: str, graph: Path, refused_here: Refusal, tmp_path: Path) -> None:
+def test_malicious_rules_are_refused(case: str, graph: Path, error_in_process: ErrorOf, tmp_path: Path) -> None:
     (tmp_path / "my.rules").write_text(RULES[case])
-    said = refused_here("train", graph, "--rules", "my.rules", "--out", "run", *QUICK)
-    assert said.startswith("plogicnet: my.rules, line 1")
+    stderr = error_in_process("train", graph, "--rules", "my.rules", "--out", "run", *QUICK)
+    assert stderr.startswith("plogicnet: my.rules, line 1")
 
 
 @pytest.mark.parametrize(
     ("name", "message"), [("pipe", "a pipe or a device"), ("zero", "a pipe or a device"), ("packed", "not UTF-8")]
 )
 @pytest.mark.parametrize("option", ["--rules", "--config"])
-def test_what_is_no_file_of_rules_or_settings(
-    option: str, name: str, message: str, graph: Path, refused_here: Refusal, tmp_path: Path
+def test_pipes_devices_and_binary_files_are_not_rules_or_settings(
+    option: str, name: str, message: str, graph: Path, error_in_process: ErrorOf, tmp_path: Path
 ) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "zero").symlink_to("/dev/zero")
-    (tmp_path / "packed").write_bytes(bomb(b"\0" * MEGABYTE, 10))
-    said = refused_here("train", graph, option, name, "--out", "run", *QUICK)
-    assert said.startswith(f"plogicnet: {name}: ")
-    assert message in said
+    (tmp_path / "packed").write_bytes(repeat_gzip(b"\0" * MEGABYTE, 10))
+    stderr = error_in_process("train", graph, option, name, "--out", "run", *QUICK)
+    assert stderr.startswith(f"plogicnet: {name}: ")
+    assert message in stderr
     assert not (tmp_path / "run" / "run.json").exists()
 
 
-def test_a_rule_of_a_thousand_premises(graph: Path, refused_here: Refusal, tmp_path: Path) -> None:
+def test_a_rule_with_a_thousand_premises_is_refused(graph: Path, error_in_process: ErrorOf, tmp_path: Path) -> None:
     body = " & ".join(f"parent(X{i}, X{i + 1})" for i in range(1_000))
     (tmp_path / "my.rules").write_text(f"{body} => child(X0, X1000)\n")
-    said = refused_here("train", graph, "--rules", "my.rules", "--out", "run", *QUICK)
-    assert said.startswith("plogicnet: my.rules, line 1: 1,000 premises; a rule that is to be grounded has at most 100")
+    stderr = error_in_process("train", graph, "--rules", "my.rules", "--out", "run", *QUICK)
+    assert stderr.startswith("plogicnet: my.rules, line 1: a rule must have at most 100 premises, got 1,000")
 
 
 # Runs
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def intact_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run = tmp_path_factory.mktemp("hostile") / "run"
     fitted().save(run)
     return run
 
 
 @pytest.fixture
-def run(whole: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(whole, tmp_path / "run"))
+def run(intact_run: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(intact_run, tmp_path / "run"))
 
 
-READING = [("evaluate",), ("rules",), ("doctor",), ("predict", "--head", "man0", "--relation", "husband")]
+READING_COMMANDS = [("evaluate",), ("rules",), ("doctor",), ("predict", "--head", "man0", "--relation", "husband")]
 
 
 @pytest.mark.parametrize("name", ["rules.tsv", "metrics.json", "neural.safetensors", "log.txt", ".lock", "more"])
-def test_a_link_out_of_the_run_is_not_followed(name: str, run: Path, refused_here: Refusal, tmp_path: Path) -> None:
-    mine = tmp_path / "mine.txt"
-    mine.write_text("precious\n")
+def test_a_link_out_of_the_run_directory_is_refused(
+    name: str, run: Path, error_in_process: ErrorOf, tmp_path: Path
+) -> None:
+    target = tmp_path / "target.txt"
+    target.write_text("precious\n")
     (run / name).unlink(missing_ok=True)
-    (run / name).symlink_to(Path("..") / ".." / tmp_path.name / "mine.txt")
-    commands = [*READING, ("refit",), ("resume", "--set", "em.iterations=3")]
-    for command, *words in commands if name in (".lock", "log.txt") else commands[:1]:
+    (run / name).symlink_to(Path("..") / ".." / tmp_path.name / "target.txt")
+    commands = [*READING_COMMANDS, ("refit",), ("resume", "--set", "em.iterations=3")]
+    for command, *arguments in commands if name in (".lock", "log.txt") else commands[:1]:
         if name == "metrics.json" and command == "doctor":
             continue
-        said = refused_here(command, "run", *words)
-        assert said.startswith(f"plogicnet: run/{name}: a link out of the run directory"), command
-    assert mine.read_text() == "precious\n"
+        stderr = error_in_process(command, "run", *arguments)
+        assert stderr.startswith(f"plogicnet: run/{name}: the link leads out of the run directory"), command
+    assert target.read_text() == "precious\n"
 
 
-def test_a_linked_checkpoint_directory(run: Path, refused_here: Refusal, tmp_path: Path) -> None:
+def test_a_linked_checkpoint_directory_is_refused(run: Path, error_in_process: ErrorOf, tmp_path: Path) -> None:
     (tmp_path / "precious").mkdir()
     (tmp_path / "precious" / "1").mkdir()
     (run / "metrics.json").unlink()
     (run / "checkpoint").symlink_to(tmp_path / "precious")
-    assert "a link out of the run directory" in refused_here("resume", "run")
-    assert "a link out of the run directory" in refused_here("train", "--out", "run", *QUICK)
+    assert "the link leads out of the run directory" in error_in_process("resume", "run")
+    assert "the link leads out of the run directory" in error_in_process("train", "--out", "run", *QUICK)
     assert (tmp_path / "precious" / "1").is_dir()
 
 
-def test_a_pipe_in_a_run_keeps_nobody_waiting(run: Path, refused_here: Refusal) -> None:
+def test_a_pipe_as_log_does_not_block(run: Path, error_in_process: ErrorOf) -> None:
     (run / "log.txt").unlink(missing_ok=True)
     os.mkfifo(run / "log.txt")
-    assert "neither a file nor a directory" in refused_here("refit", "run")
+    assert "not a file or directory" in error_in_process("refit", "run")
 
 
-def test_no_file_of_a_run_is_a_pipe_or_a_device(run: Path, refused_here: Refusal, tmp_path: Path) -> None:
+def test_pipes_and_devices_in_a_run_are_refused(run: Path, error_in_process: ErrorOf, tmp_path: Path) -> None:
     for file in sorted(p for p in run.rglob("*") if p.is_file()):
         file.rename(tmp_path / "aside")
         os.mkfifo(file)
-        assert "neither a file nor a directory" in refused_here("rules", "run"), file.name
+        assert "not a file or directory" in error_in_process("rules", "run"), file.name
         file.unlink()
         file.symlink_to("/dev/zero")
-        assert "a link out of the run directory" in refused_here("rules", "run"), file.name
+        assert "the link leads out of the run directory" in error_in_process("rules", "run"), file.name
         file.unlink()
         (tmp_path / "aside").rename(file)
 
@@ -503,7 +532,7 @@ def entity(shape: list[int], offsets: list[int], dtype: str = "F32") -> dict[str
     return {"entity": {"dtype": dtype, "shape": shape, "data_offsets": offsets}}
 
 
-TENSORS = {
+TENSOR_FILES = {
     "long": safetensors({}, length=2**63),
     "longer-than-the-file": safetensors({}, length=10_000),
     "no-json": safetensors(b"\xff" * 100),
@@ -525,13 +554,13 @@ TENSORS = {
 }
 
 
-@pytest.mark.parametrize("case", TENSORS)
-def test_vectors_that_lie_about_their_sizes(case: str, run: Path, refused_here: Refusal) -> None:
-    (run / "neural.safetensors").write_bytes(TENSORS[case])
-    assert "run" in refused_here("evaluate", "run")
+@pytest.mark.parametrize("case", TENSOR_FILES)
+def test_invalid_tensor_files_are_refused(case: str, run: Path, error_in_process: ErrorOf) -> None:
+    (run / "neural.safetensors").write_bytes(TENSOR_FILES[case])
+    assert "run" in error_in_process("evaluate", "run")
 
 
-def edited(run: Path, name: str, change: Callable[[Any], Any]) -> None:
+def edit_json(run: Path, name: str, change: Callable[[Any], Any]) -> None:
     file = run / name
     file.write_text(json.dumps(change(json.loads(file.read_text()))))
 
@@ -541,11 +570,11 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
     "deep-history": lambda run: (run / "history.jsonl").write_text("[" * 1_000_000),
     "list-history": lambda run: (run / "history.jsonl").write_text("[]\n"),
     "empty-metrics": lambda run: (run / "metrics.json").write_text("{}"),
-    "lambda-text": lambda run: edited(run, "metrics.json", lambda m: m | {"lambda": "../../etc/passwd"}),
-    "lambda-nan": lambda run: edited(run, "metrics.json", lambda m: m | {"lambda": float("nan")}),
-    "iteration": lambda run: edited(run, "metrics.json", lambda m: m | {"iteration": "../.."}),
-    "calibration": lambda run: edited(run, "metrics.json", lambda m: m | {"calibration": {"__class__": "os"}}),
-    "format": lambda run: edited(run, "run.json", lambda m: m | {"format": "../.."}),
+    "lambda-text": lambda run: edit_json(run, "metrics.json", lambda m: m | {"lambda": "../../etc/passwd"}),
+    "lambda-nan": lambda run: edit_json(run, "metrics.json", lambda m: m | {"lambda": float("nan")}),
+    "iteration": lambda run: edit_json(run, "metrics.json", lambda m: m | {"iteration": "../.."}),
+    "calibration": lambda run: edit_json(run, "metrics.json", lambda m: m | {"calibration": {"__class__": "os"}}),
+    "format": lambda run: edit_json(run, "run.json", lambda m: m | {"format": "../.."}),
     "deep-run": lambda run: (run / "run.json").write_text("[" * 1_000_000),
     "config": lambda run: (run / "config.yaml").write_text("neural: " + "[" * 100_000),
     "config-object": lambda run: (run / "config.yaml").write_text("seed: !!python/object/apply:os.abort []"),
@@ -562,26 +591,26 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("case", DAMAGE)
-def test_a_run_made_to_do_harm(case: str, run: Path, refused_here: Refusal, tmp_path: Path) -> None:
+def test_a_malicious_run_is_refused(case: str, run: Path, error_in_process: ErrorOf, tmp_path: Path) -> None:
     DAMAGE[case](run)
-    resealed(run)  # a stranger's checksums would match
-    in_a_child = case in ("dimension", "threads")  # they ask for more than there is
-    assert "run" in (refused(tmp_path, "evaluate", "run") if in_a_child else refused_here("evaluate", "run"))
+    update_checksums(run)  # in a malicious run the checksums match
+    large = case in ("dimension", "threads")  # these request too much memory or too many threads
+    assert "run" in (error_in_child(tmp_path, "evaluate", "run") if large else error_in_process("evaluate", "run"))
 
 
-def test_numbers_that_name_nothing(run: Path, refused_here: Refusal) -> None:
-    """Compiled code trusts them; and a stranger's checksums would match."""
+def test_entity_numbers_out_of_range_are_refused(run: Path, error_in_process: ErrorOf) -> None:
+    """Compiled code does not check them, and in a malicious run the checksums match."""
     table = pq.read_table(run / "graph.parquet")
     heads = pa.array([10**9] * table.num_rows, pa.int32())
     pq.write_table(table.set_column(table.column_names.index("head"), "head", heads), run / "graph.parquet")
-    resealed(run)
-    assert "graph.parquet is damaged" in refused_here("evaluate", "run")
+    update_checksums(run)
+    assert "graph.parquet is damaged" in error_in_process("evaluate", "run")
 
 
-# Questions
+# Queries
 
 LONG = 10 * MEGABYTE
-QUESTIONS: dict[str, bytes] = {
+QUERY_FILES: dict[str, bytes] = {
     "one-line.tsv": b"a" * LONG,
     "long.tsv": b"man0\thusband\t" + b"a" * MEGABYTE + b"\n",
     "long.csv": b'man0,husband,"' + b"a" * LONG + b'"\n',
@@ -597,28 +626,30 @@ QUESTIONS: dict[str, bytes] = {
 }
 
 
-@pytest.mark.parametrize("name", QUESTIONS)
+@pytest.mark.parametrize("name", QUERY_FILES)
 @pytest.mark.parametrize("option", ["--queries", "--triples", "--facts"])
-def test_questions_made_to_do_harm(option: str, name: str, whole: Path, refused_here: Refusal, tmp_path: Path) -> None:
+def test_malicious_query_files_are_refused(
+    option: str, name: str, intact_run: Path, error_in_process: ErrorOf, tmp_path: Path
+) -> None:
     packed = name.endswith(".gz")
-    (tmp_path / name).write_bytes(bomb(QUESTIONS[name], 1_000) if packed else QUESTIONS[name])
-    words = ["--head", "man0", "--relation", "husband"] if option == "--facts" else []
-    assert refused_here("predict", whole, option, name, *words).startswith(f"plogicnet: {name}")
+    (tmp_path / name).write_bytes(repeat_gzip(QUERY_FILES[name], 1_000) if packed else QUERY_FILES[name])
+    arguments = ["--head", "man0", "--relation", "husband"] if option == "--facts" else []
+    assert error_in_process("predict", intact_run, option, name, *arguments).startswith(f"plogicnet: {name}")
 
 
 @pytest.mark.parametrize("option", ["--queries", "--triples", "--facts"])
-def test_questions_that_are_no_file(option: str, whole: Path, refused_here: Refusal, tmp_path: Path) -> None:
+def test_query_files_must_be_files(option: str, intact_run: Path, error_in_process: ErrorOf, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.tsv")
-    words = ["--head", "man0", "--relation", "husband"] if option == "--facts" else []
+    arguments = ["--head", "man0", "--relation", "husband"] if option == "--facts" else []
     for name, message in (
-        ("pipe.tsv", "a pipe or a device where a file of triples is meant"),
-        ("/dev/zero", "a pipe or a device where a file of triples is meant"),
-        (".", "a directory where a file of triples is meant"),
+        ("pipe.tsv", "expected a file of triples, found a pipe or a device"),
+        ("/dev/zero", "expected a file of triples, found a pipe or a device"),
+        (".", "expected a file of triples, found a directory"),
         ("none.tsv", "no such file"),
         ("a" * 5_000, "cannot be read"),
         ("a\0b", "embedded null byte"),
     ):
-        assert message in refused_here("predict", whole, option, name, *words), name
+        assert message in error_in_process("predict", intact_run, option, name, *arguments), name
 
 
 NAMES = {
@@ -637,17 +668,17 @@ NAMES = {
 
 
 @pytest.mark.parametrize("case", NAMES)
-def test_names_made_to_do_harm(case: str, whole: Path, refused_here: Refusal) -> None:
+def test_malicious_names_are_refused(case: str, intact_run: Path, error_in_process: ErrorOf) -> None:
     name = NAMES[case]
-    for words in (
-        ("predict", whole, "--head", name, "--relation", "husband"),
-        ("predict", whole, "--head", "man0", "--relation", name),
-        ("explain", whole, name, "husband", "man0"),
-        ("explain", whole, "man0", "husband", "man0", "--facts", name),
+    for arguments in (
+        ("predict", intact_run, "--head", name, "--relation", "husband"),
+        ("predict", intact_run, "--head", "man0", "--relation", name),
+        ("explain", intact_run, name, "husband", "man0"),
+        ("explain", intact_run, "man0", "husband", "man0", "--facts", name),
     ):
-        said = refused_here(*words)
-        assert said.startswith(("plogicnet: ", "Usage: "))  # the latter where no path can be called so
-        assert "\x1b" not in said  # no message of ours says anything to a terminal
-        assert "\u202e" not in said
+        stderr = error_in_process(*arguments)
+        assert stderr.startswith(("plogicnet: ", "Usage: "))  # Usage: the name is not a valid path
+        assert "\x1b" not in stderr  # no control characters reach the terminal
+        assert "\u202e" not in stderr
     for command in ("data info", "data get", "config --preset"):
-        assert refused_here(*command.split(), name).startswith("plogicnet: ")
+        assert error_in_process(*command.split(), name).startswith("plogicnet: ")

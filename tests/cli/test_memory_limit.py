@@ -1,7 +1,7 @@
-"""--memory-limit through the real command, in a process of its own: the same results, within the limit, or a refusal.
+"""--memory-limit in the real command: the peak stays within the limit with the same results, or the command fails.
 
-What the program itself takes differs from machine to machine, so limits are not written down here: the first is far too
-small, and what each refusal says would be enough is tried next.
+The memory of the program differs between machines, so the limits are not fixed here. The first limit is too small, and
+each error names the limit to try next.
 """
 
 import json
@@ -17,10 +17,10 @@ import numpy as np
 import pytest
 
 if sys.platform != "linux":
-    pytest.skip("what a process holds is told by Linux alone", allow_module_level=True)
+    pytest.skip("peak memory is measured only on Linux", allow_module_level=True)
 
 SIDE = 600
-"""So many facts lead to the hub, and so many away from it: their product is the number of groundings."""
+"""Number of facts into the hub, and of facts out of it. The rule over the hub has SIDE² groundings."""
 SETTINGS = [
     *("--set", "rules.min_precision.composition=0.0001", "--set", "neural.vectors.dim=32", "--set", "neural.steps=20"),
     *(
@@ -36,74 +36,76 @@ SETTINGS = [
         "2",
     ),
 ]
-LAUNCH = """
+LAUNCHER = """
 import resource, subprocess, sys
 code = subprocess.call(sys.argv[2:])
 open(sys.argv[1], "w").write(str(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss))
 sys.exit(code)
 """
-"""A small process between: a child's peak is never below that of the process that it was forked from."""
+"""A small process that starts the command: a child's peak is never below that of the process that forked it."""
 TOLERANCE_MB = 16
-"""How far the peak may pass a limit, besides a tenth of it."""
+"""The peak can exceed the limit by 10% plus this many MB."""
 
 
 @dataclass(frozen=True)
-class Ended:
-    """A command that has ended: exit code, stdout, stderr, and its peak memory."""
+class CommandResult:
+    """Exit code, stdout, stderr and peak memory of a command."""
 
     code: int
     out: str
-    said: str
+    stderr: str
     peak_mb: float
 
 
-def command(*words: object) -> Ended:
-    program = [sys.executable, "-m", "plogicnet", *map(str, words)]
+def run_command(*arguments: object) -> CommandResult:
+    command_line = [sys.executable, "-m", "plogicnet", *map(str, arguments)]
     with TemporaryDirectory() as folder:
         peak = Path(folder) / "peak"
-        ended = subprocess.run(
-            [sys.executable, "-c", LAUNCH, peak, *program], capture_output=True, text=True, check=False
+        result = subprocess.run(
+            [sys.executable, "-c", LAUNCHER, peak, *command_line], capture_output=True, text=True, check=False
         )
-        assert "Traceback" not in ended.stderr
-        return Ended(ended.returncode, ended.stdout, ended.stderr, int(peak.read_text()) / 2**10)
+        assert "Traceback" not in result.stderr
+        return CommandResult(result.returncode, result.stdout, result.stderr, int(peak.read_text()) / 2**10)
 
 
-def test_what_is_not_read_does_not_count(tmp_path: Path) -> None:
-    """A file that takes no space on the disk, and would take five gigabytes to read."""
+def test_files_that_are_not_read_do_not_count(tmp_path: Path) -> None:
+    """The directory contains a sparse archive that is not part of the graph; reading it would take gigabytes."""
     (tmp_path / "train.tsv").write_text("anna\tknows\tben\nben\tknows\tanna\n" * 3)
     with (tmp_path / "raw.tar.gz").open("wb") as file:
         file.truncate(200 << 20)
-    ended = command("mine", tmp_path, "--memory-limit", "600MB")
-    assert ended.code == 0, ended.said
+    result = run_command("mine", tmp_path, "--memory-limit", "600MB")
+    assert result.code == 0, result.stderr
 
 
-def limited(*words: object, limit: str = "1MB", run: Path | None = None) -> tuple[str, Ended]:
-    """The command within the first limit that is said to be enough and is; and that limit is kept to.
+def run_with_enough_memory(
+    *arguments: object, limit: str = "1MB", run: Path | None = None
+) -> tuple[str, CommandResult]:
+    """Raise the limit as the errors advise until the command succeeds, and check the peak memory each time.
 
-    A training that has begun is resumed: no run knows of a limit.
+    A started training is resumed: the limit is not stored in the run.
     """
-    refusals: list[str] = []
+    errors: list[str] = []
     for _ in range(12):
-        begun = run is not None and (run / "run.json").exists()
-        ended = command(*(("resume", run, "--json") if begun else words), "--memory-limit", limit)
-        if ended.code == 0:
+        started = run is not None and (run / "run.json").exists()
+        result = run_command(*(("resume", run, "--json") if started else arguments), "--memory-limit", limit)
+        if result.code == 0:
             break
-        assert ended.code == 2, ended.said
-        refusals.append(ended.said)
-        found = re.search(r"Raise --memory-limit to at least (\d+MB)", ended.said)
-        assert found, ended.said
-        assert found[1] != limit
-        limit = found[1]
-        assert ended.peak_mb <= 1.1 * int(limit[:-2]) + TOLERANCE_MB  # nothing was made that was then refused
+        assert result.code == 2, result.stderr
+        errors.append(result.stderr)
+        match = re.search(r"Raise --memory-limit to at least (\d+MB)", result.stderr)
+        assert match, result.stderr
+        assert match[1] != limit
+        limit = match[1]
+        assert result.peak_mb <= 1.1 * int(limit[:-2]) + TOLERANCE_MB  # it failed before it allocated the memory
     else:
-        pytest.fail("\n".join(refusals))
-    assert ended.peak_mb <= 1.1 * int(limit[:-2]) + TOLERANCE_MB, (limit, ended.peak_mb)
-    return limit, ended
+        pytest.fail("\n".join(errors))
+    assert result.peak_mb <= 1.1 * int(limit[:-2]) + TOLERANCE_MB, (limit, result.peak_mb)
+    return limit, result
 
 
 @pytest.fixture(scope="module")
 def graph(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A hub that everything leads through: a rule over it has a grounding for every two of its neighbours."""
+    """A graph with a hub: a rule over the hub has one grounding for every pair of its neighbours."""
     folder = tmp_path_factory.mktemp("hub")
     rng = np.random.default_rng(0)
     rows = [f"a{i}\tin\thub\n" for i in range(SIDE)] + [f"hub\tout\tb{i}\n" for i in range(SIDE)]
@@ -117,48 +119,48 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def run(graph: Path) -> Path:
-    """Trained without a limit; compiled code is kept by then, for compiling takes memory once."""
-    ended = command("train", graph, "--out", graph / "run", *SETTINGS, "--json")
-    assert ended.code == 0, ended.said
+    """A run trained without a limit. It also fills the cache of compiled code, since compiling takes memory."""
+    result = run_command("train", graph, "--out", graph / "run", *SETTINGS, "--json")
+    assert result.code == 0, result.stderr
     return graph / "run"
 
 
-def counts(text: str) -> dict[str, Any]:
+def without_measurements(text: str) -> dict[str, Any]:
     return {key: value for key, value in json.loads(text).items() if key not in ("seconds", "peak_rss_mb")}
 
 
 @pytest.mark.slow
-def test_mining_and_grounding(graph: Path) -> None:
-    words = ("mine", graph, "--min-precision", "composition=0.0001", "--json", "--out")
-    whole = command(*words, graph / "whole.tsv")
-    limit, within = limited(*words, graph / "within.tsv")
+def test_mining_and_grounding_within_a_limit(graph: Path) -> None:
+    arguments = ("mine", graph, "--min-precision", "composition=0.0001", "--json", "--out")
+    unlimited = run_command(*arguments, graph / "unlimited.tsv")
+    limit, limited = run_with_enough_memory(*arguments, graph / "limited.tsv")
     assert limit != "1MB"
-    assert counts(whole.out)["groundings"] > SIDE**2 // 2
-    assert counts(within.out) == counts(whole.out)
-    assert (graph / "within.tsv").read_bytes() == (graph / "whole.tsv").read_bytes()
+    assert without_measurements(unlimited.out)["groundings"] > SIDE**2 // 2
+    assert without_measurements(limited.out) == without_measurements(unlimited.out)
+    assert (graph / "limited.tsv").read_bytes() == (graph / "unlimited.tsv").read_bytes()
 
 
 @pytest.mark.slow
-def test_training(graph: Path, run: Path) -> None:
-    out = graph / "within"
-    limited("train", graph, "--out", out, *SETTINGS, "--json", run=out)
+def test_training_within_a_limit(graph: Path, run: Path) -> None:
+    out = graph / "limited"
+    run_with_enough_memory("train", graph, "--out", out, *SETTINGS, "--json", run=out)
     for file in ("rules.tsv", "hidden.parquet", "neural.safetensors", "metrics.json", "config.yaml"):
         assert (out / file).read_bytes() == (run / file).read_bytes(), file
 
 
 @pytest.mark.slow
-def test_evaluating_and_completing(run: Path, tmp_path: Path) -> None:
-    limit, within = limited("evaluate", run, "--json")
-    assert json.loads(within.out) == json.loads((run / "metrics.json").read_text())["test"]
+def test_evaluation_and_completion_within_a_limit(run: Path, tmp_path: Path) -> None:
+    limit, limited = run_with_enough_memory("evaluate", run, "--json")
+    assert json.loads(limited.out) == json.loads((run / "metrics.json").read_text())["test"]
 
-    words = ("predict", run, "--complete", "--min-probability", "0.0001", "--json", "--out")
-    limited(*words, tmp_path / "within.parquet", limit=limit)
-    whole = command(*words, tmp_path / "whole.parquet")
-    assert json.loads(whole.out)["written"] > SIDE**2 // 2
-    assert (tmp_path / "within.parquet").read_bytes() == (tmp_path / "whole.parquet").read_bytes()
+    arguments = ("predict", run, "--complete", "--min-probability", "0.0001", "--json", "--out")
+    run_with_enough_memory(*arguments, tmp_path / "limited.parquet", limit=limit)
+    unlimited = run_command(*arguments, tmp_path / "unlimited.parquet")
+    assert json.loads(unlimited.out)["written"] > SIDE**2 // 2
+    assert (tmp_path / "limited.parquet").read_bytes() == (tmp_path / "unlimited.parquet").read_bytes()
 
 
-def test_a_limit_is_a_size(run: Path) -> None:
-    ended = command("evaluate", run, "--memory-limit", "2000")
-    assert ended.code == 2
-    assert "as 2GB" in ended.said
+def test_a_limit_needs_a_unit(run: Path) -> None:
+    result = run_command("evaluate", run, "--memory-limit", "2000")
+    assert result.code == 2
+    assert "such as 2GB" in result.stderr

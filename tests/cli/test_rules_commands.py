@@ -1,4 +1,4 @@
-"""Rule files through the real commands: what is mined, shown, refused and kept."""
+"""Rule files in the real commands: mining, training, examples and errors."""
 
 import json
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from forking import program
+from forking import run_program
 from small import write_small_graph
 
 QUICK = [
@@ -43,100 +43,101 @@ def rules(tmp_path: Path) -> Path:
     return file
 
 
-def answer(*words: object) -> dict[str, Any]:
-    done = program(*words, "--json")
-    assert done.returncode == 0, done.stderr
-    value = json.loads(done.stdout)
+def run_json(*arguments: object) -> dict[str, Any]:
+    result = run_program(*arguments, "--json")
+    assert result.returncode == 0, result.stderr
+    value = json.loads(result.stdout)
     assert isinstance(value, dict)
     return value
 
 
-def refused(folder: Path, *words: object) -> str:
-    """What is said on stderr, after checking that it is in words and that nothing was made."""
+def error_message(folder: Path, *arguments: object) -> str:
+    """Run a command that must fail without output, traceback or new files, and return stderr."""
     before = sorted(folder.rglob("*"))
-    done = program(*words, cwd=folder)
-    assert done.returncode == 2, done.stdout + done.stderr
-    assert done.stdout == ""
-    assert "Traceback" not in done.stderr
+    result = run_program(*arguments, cwd=folder)
+    assert result.returncode == 2, result.stdout + result.stderr
+    assert result.stdout == ""
+    assert "Traceback" not in result.stderr
     assert sorted(folder.rglob("*")) == before
-    return done.stderr
+    return result.stderr
 
 
-def test_mine_adds_written_rules(graph: Path, rules: Path, tmp_path: Path) -> None:
-    mined = answer("mine", graph)
+def test_mine_adds_the_rules_of_a_file(graph: Path, rules: Path, tmp_path: Path) -> None:
+    only_mined = run_json("mine", graph)
     out = tmp_path / "all.tsv"
-    both = answer("mine", graph, "--rules", rules, "--out", out)
-    assert both["candidates"] == mined["candidates"]
-    assert both["rules"]["general"] == 1
-    assert "general" not in mined["rules"]
-    assert both["rules"]["inverse"] == mined["rules"]["inverse"]  # the written one is mined too
-    assert both["groundings"] > mined["groundings"]
+    combined = run_json("mine", graph, "--rules", rules, "--out", out)
+    assert combined["candidates"] == only_mined["candidates"]
+    assert combined["rules"]["general"] == 1
+    assert "general" not in only_mined["rules"]
+    assert combined["rules"]["inverse"] == only_mined["rules"]["inverse"]  # the given inverse rule is also mined
+    assert combined["groundings"] > only_mined["groundings"]
     written = [line.split("\t") for line in out.read_text().splitlines()]
     assert written[0][-1] == "given"
-    given = {row[1]: row[-1] for row in written[1:] if row[-1]}
-    assert given == {
+    weights = {row[1]: row[-1] for row in written[1:] if row[-1]}
+    assert weights == {
         "husband(X, Y) => wife(Y, X)": "=1.5",
         "husband(X, Y) & parent(Y, Z) => parent(X, Z)": "0.25",
     }
-    alone = answer("mine", graph, "--rules", rules, "--set", "rules.mine=false")
-    assert (alone["candidates"], sum(alone["rules"].values()), alone["irreflexive"]) == (0, 3, 0)
-    again = answer("mine", graph, "--rules", out, "--set", "rules.mine=false")  # what is written loads back
+    only_given = run_json("mine", graph, "--rules", rules, "--set", "rules.mine=false")
+    assert (only_given["candidates"], sum(only_given["rules"].values()), only_given["irreflexive"]) == (0, 3, 0)
+    again = run_json("mine", graph, "--rules", out, "--set", "rules.mine=false")  # the written table is a rule file
     for key in ("hidden", "groundings", "rules", "irreflexive"):
-        assert again[key] == both[key]
+        assert again[key] == combined[key]
 
 
-def test_mine_says_its_cost_first(graph: Path, rules: Path) -> None:
-    """The paths are counted here by hand; without mining nothing is counted."""
+def test_mine_prints_its_cost_first(graph: Path, rules: Path) -> None:
+    """The expected number of paths comes from brute force. Without mining no paths are counted."""
     train = [line.split("\t") for line in (graph / "train.txt").read_text().splitlines()]
     paths = sum(a[2] == b[0] for a in train for b in train)
-    cost = f"{len(train)} training triples, 5 relations; mining counts {paths:,} two-step paths"
-    assert program("mine", graph).stderr.splitlines()[0].endswith(cost)
-    one_step = program("mine", graph, "--set", "rules.patterns=[inverse]").stderr
-    assert "mining counts no two-step paths" in one_step
-    assert "mining" not in program("mine", graph, "--rules", rules, "--set", "rules.mine=false").stderr
+    cost = f"Mining {graph.name}: {len(train)} training triples, 5 relations, {paths:,} two-step paths."
+    assert run_program("mine", graph).stderr.splitlines()[0] == cost
+    one_step = run_program("mine", graph, "--set", "rules.patterns=[inverse]").stderr
+    assert f"Mining {graph.name}: {len(train)} training triples, 5 relations, no two-step paths." in one_step
+    assert "mining" not in run_program("mine", graph, "--rules", rules, "--set", "rules.mine=false").stderr.lower()
 
 
-def test_examples_are_groundings(graph: Path, rules: Path) -> None:
+def test_examples_are_groundings_in_train(graph: Path, rules: Path) -> None:
     train = {tuple(line.split("\t")) for line in (graph / "train.txt").read_text().splitlines()}
-    found = answer("mine", graph, "--rules", rules, "--examples", 2, "--top", 3)["examples"]
+    examples = run_json("mine", graph, "--rules", rules, "--examples", 2, "--top", 3)["examples"]
     by_rule: dict[str, list[dict[str, Any]]] = {}
-    for example in found:
+    for example in examples:
         by_rule.setdefault(example["rule"], []).append(example)
         premises = [tuple(p) for p in example["premises"]]
         assert premises
         assert train.issuperset(premises)
         assert example["known"] == (tuple(example["hypothesis"]) in train)
     assert GENERAL in by_rule
-    assert {len(examples) for examples in by_rule.values()} == {2}
+    assert {len(of_rule) for of_rule in by_rule.values()} == {2}
     for example in by_rule[GENERAL]:
         (parent, _, child), *_ = example["premises"]
         assert example["hypothesis"] == [child, "child", parent]
-    text = program("mine", graph, "--rules", rules, "--examples", 2, "--top", 3)
+    text = run_program("mine", graph, "--rules", rules, "--examples", 2, "--top", 3)
     assert text.returncode == 0
     lines = text.stdout.splitlines()
-    for example in found:
-        because = " and ".join(f"{r}({h}, {t})" for h, r, t in example["premises"])
+    for example in examples:
+        premises_text = " and ".join(f"{r}({h}, {t})" for h, r, t in example["premises"])
         head, relation, tail = example["hypothesis"]
-        shown = f"  {because}: {relation}({head}, {tail})" + ("" if example["known"] else " (not in train)")
-        assert shown in lines
-    assert "examples" not in answer("mine", graph)
+        status = f" (in {example['held_out']})" if example["held_out"] else " (not in the graph)"
+        line = f"  {premises_text} => {relation}({head}, {tail})" + ("" if example["known"] else status)
+        assert line in lines
+    assert "examples" not in run_json("mine", graph)
 
 
-def test_min_support(graph: Path, tmp_path: Path) -> None:
+def test_min_support_removes_other_rules(graph: Path, tmp_path: Path) -> None:
     supports = {}
-    for least in (1, 12):
-        out = tmp_path / f"{least}.tsv"
-        answer("mine", graph, "--min-support", least, "--out", out)
+    for min_support in (1, 12):
+        out = tmp_path / f"{min_support}.tsv"
+        run_json("mine", graph, "--min-support", min_support, "--out", out)
         rows = [line.split("\t") for line in out.read_text().splitlines()[1:]]
-        supports[least] = {row[1]: int(row[2]) for row in rows if row[0] != "irreflexive"}
+        supports[min_support] = {row[1]: int(row[2]) for row in rows if row[0] != "irreflexive"}
     assert supports[12] == {rule: n for rule, n in supports[1].items() if n >= 12}
     assert 0 < len(supports[12]) < len(supports[1])
-    done = program("mine", graph, "--min-support", 0)
-    assert done.returncode == 2
-    assert "--min-support" in done.stderr
+    result = run_program("mine", graph, "--min-support", 0)
+    assert result.returncode == 2
+    assert "--min-support" in result.stderr
 
 
-CARTESIAN = "every match of the one would pair with every match of the other, expected connected premises"
+CARTESIAN = "every match of one would be combined with every match of the other"
 MISTAKES = [
     ("husband(X, Y) = wife(Y, X)", 15, "expected '&' or '=>', found '='"),
     ("husbend(X, Y) => wife(Y, X)", 1, "unknown relation 'husbend'. Did you mean 'husband'?"),
@@ -144,7 +145,7 @@ MISTAKES = [
     ("husband(X, Y) & wife(Z, U) & sibling(U, Z) => parent(X, Y)", 17, CARTESIAN),
     ("husband(X, Y) & wife(man0, woman0) => parent(X, Y)", 17, CARTESIAN),
     ("husband(X, man0) & wife(man0, Y) => parent(X, Y)", 20, CARTESIAN),
-    ("husband(X, Y) => wife(Z, X)", 23, "'Z' is in no premise, expected it in at least one"),
+    ("husband(X, Y) => wife(Z, X)", 23, "the variable 'Z' must also be in a premise"),
 ]
 
 
@@ -152,61 +153,62 @@ CASES = [("mine", *mistake) for mistake in MISTAKES] + [("train", *MISTAKES[i]) 
 
 
 @pytest.mark.parametrize(("command", "line", "column", "reason"), CASES, ids=[f"{c[0]}: {c[3][:24]}" for c in CASES])
-def test_a_mistake_in_line_seven_is_shown_and_nothing_made(
+def test_a_mistake_in_line_seven_is_marked_and_no_file_is_created(
     graph: Path, tmp_path: Path, command: str, line: str, column: int, reason: str
 ) -> None:
     (tmp_path / "my.rules").write_text(RULES + "\n# and\n" + line + "\n")
     out = ["--out", "runs/new" if command == "train" else "new.tsv"]
-    said = refused(tmp_path, command, graph, "--rules", "my.rules", *out)
-    message, source, caret = said.rstrip("\n").splitlines()
+    stderr = error_message(tmp_path, command, graph, "--rules", "my.rules", *out)
+    message, source, caret = stderr.rstrip("\n").splitlines()
     assert message.startswith(f"plogicnet: my.rules, line 7, column {column}: ")
     assert reason in message
     assert (source, caret) == ("  " + line, "  " + " " * (column - 1) + "^")
 
 
 @pytest.mark.parametrize("command", ["mine", "train"])
-def test_a_missing_rules_file(graph: Path, tmp_path: Path, command: str) -> None:
+def test_a_missing_rule_file_is_reported(graph: Path, tmp_path: Path, command: str) -> None:
     out = ["--out", "new"]
-    said = refused(tmp_path, command, graph, "--rules", "no.rules", *out)
-    assert said == "plogicnet: no.rules: cannot be read as a file of rules: No such file or directory\n"
+    stderr = error_message(tmp_path, command, graph, "--rules", "no.rules", *out)
+    assert stderr == "plogicnet: no.rules: cannot read the rule file: No such file or directory\n"
 
 
-def test_other_refusals_of_train_make_nothing(graph: Path, rules: Path) -> None:
-    words = ("train", graph, "--rules", rules.name, "--out", "new")
-    assert "em.rules=false leaves all rules out" in refused(rules.parent, *words, "--set", "em.rules=false")
+def test_train_refuses_rules_that_it_cannot_use(graph: Path, rules: Path) -> None:
+    arguments = ("train", graph, "--rules", rules.name, "--out", "new")
+    stderr = error_message(rules.parent, *arguments, "--set", "em.rules=false")
+    assert stderr == "plogicnet: cannot use rules with em.rules=false. Set em.rules=true.\n"
     rules.write_text(RULES + "husband(A, B) => wife(B, A)\n")
-    assert "family.rules, line 5: the same rule stands in line 2" in refused(rules.parent, *words)
+    assert "family.rules, line 5: duplicate of the rule in line 2" in error_message(rules.parent, *arguments)
 
 
-def test_general_rules_are_refused_by_the_native_engine_alone(graph: Path, rules: Path) -> None:
-    said = refused(rules.parent, "mine", graph, "--rules", rules, "--set", "grounding.engine=native")
-    assert f"{GENERAL}: the native engine grounds chains of relations only" in said
+def test_the_native_engine_refuses_general_rules(graph: Path, rules: Path) -> None:
+    stderr = error_message(rules.parent, "mine", graph, "--rules", rules, "--set", "grounding.engine=native")
+    assert f"{GENERAL}: the native engine grounds only chains of relations" in stderr
 
 
-def test_train_with_written_rules_alone(graph: Path, rules: Path, tmp_path: Path) -> None:
-    """A fixed weight stays as it is written; the run loads back, and its rules are a rules file again."""
+def test_train_only_with_given_rules(graph: Path, rules: Path, tmp_path: Path) -> None:
+    """A fixed weight does not change. The run can be loaded, and its rules.tsv is a rule file."""
     out = tmp_path / "run"
-    done = program("train", graph, "--rules", rules, "--out", out, *QUICK)
-    assert done.returncode == 0, done.stderr
-    shown = {row["rule"]: row for row in answer("rules", out)["rules"]}
-    assert set(shown) == {
+    result = run_program("train", graph, "--rules", rules, "--out", out, *QUICK)
+    assert result.returncode == 0, result.stderr
+    learned = {row["rule"]: row for row in run_json("rules", out)["rules"]}
+    assert set(learned) == {
         "husband(Man, Woman) => wife(Woman, Man)",
         GENERAL,
         "husband(X, Y) & parent(Y, Z) => parent(X, Z)",
     }
-    assert shown["husband(Man, Woman) => wife(Woman, Man)"]["weight"] == 1.5
-    assert all(row["weight"] not in (None, 0.25) for row in shown.values())
-    assert {row["pattern"] for row in shown.values()} == {"inverse", "general", "composition"}
+    assert learned["husband(Man, Woman) => wife(Woman, Man)"]["weight"] == 1.5
+    assert all(row["weight"] not in (None, 0.25) for row in learned.values())
+    assert {row["pattern"] for row in learned.values()} == {"inverse", "general", "composition"}
     train = {tuple(line.split("\t")) for line in (graph / "train.txt").read_text().splitlines()}
     husband, _, wife = next(t for t in sorted(train) if t[1] == "husband")
-    why = answer("explain", out, wife, "wife", husband)
-    assert [(r["weight"], r["groundings"], r["premises"]) for r in why["rules"]] == [
+    explanation = run_json("explain", out, wife, "wife", husband)
+    assert [(r["weight"], r["groundings"], r["premises"]) for r in explanation["rules"]] == [
         (1.5, 1, [[[husband, "husband", wife]]])
     ]
-    assert why["log_odds"] == why["base"] + 1.5
+    assert explanation["log_odds"] == explanation["base"] + 1.5
     again = tmp_path / "again"
-    done = program("train", graph, "--rules", out / "rules.tsv", "--out", again, *QUICK)
-    assert done.returncode == 0, done.stderr
-    assert {row["rule"]: row["weight"] for row in answer("rules", again)["rules"]} == pytest.approx(
-        {rule: row["weight"] for rule, row in shown.items()}, abs=1e-6
+    result = run_program("train", graph, "--rules", out / "rules.tsv", "--out", again, *QUICK)
+    assert result.returncode == 0, result.stderr
+    assert {row["rule"]: row["weight"] for row in run_json("rules", again)["rules"]} == pytest.approx(
+        {rule: row["weight"] for rule, row in learned.items()}, abs=1e-6
     )

@@ -1,4 +1,4 @@
-"""Runs through the real commands: killed and resumed, refitted, over several seeds; and what is refused in words."""
+"""Runs in the real commands: killed and resumed, refitted, trained with several seeds, and errors."""
 
 import json
 import os
@@ -14,14 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from calling import Call, answer
-from plogicnet.support.files import locked
+from calling import Call, call_json
+from plogicnet.support.files import lock_directory
 from small import write_small_graph
 from stopping import different, files_of
 
 PROGRAM = Path(sys.executable).with_name("plogicnet")
-KILLS = int(os.environ.get("PLOGICNET_KILLS", "4"))
-"""How often the program is killed; twenty take some minutes."""
+N_KILLS = int(os.environ.get("PLOGICNET_KILLS", "4"))
+"""Number of kills. Twenty take some minutes."""
 SETTINGS = {
     "device": "cpu",
     "threads": "1",
@@ -43,10 +43,10 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_small_graph(tmp_path_factory.mktemp("graph"))
 
 
-def refused(call: Call, *words: object) -> str:
-    code, out, said = call(*words)
+def error_message(call: Call, *arguments: object) -> str:
+    code, out, stderr = call(*arguments)
     assert (code, out) == (2, "")
-    return said
+    return stderr
 
 
 @pytest.fixture(scope="module")
@@ -67,155 +67,159 @@ def run(trained: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(trained, tmp_path / "run"))
 
 
-def start(*words: object, errors: int = subprocess.PIPE) -> subprocess.Popen[str]:
+def start(*arguments: object, errors: int = subprocess.PIPE) -> subprocess.Popen[str]:
     env = os.environ | {"NO_COLOR": "1", "OMP_NUM_THREADS": "1", "COLUMNS": "140"}
-    command = [str(PROGRAM), *map(str, words)]
+    command = [str(PROGRAM), *map(str, arguments)]
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=errors, text=True, env=env)
 
 
-def ended(child: subprocess.Popen[str]) -> tuple[int, str]:
-    _, said = child.communicate(timeout=120)
-    assert "Traceback" not in said
-    return child.returncode, said
+def wait(child: subprocess.Popen[str]) -> tuple[int, str]:
+    _, stderr = child.communicate(timeout=120)
+    assert "Traceback" not in stderr
+    return child.returncode, stderr
 
 
 SIGNALS = (signal.SIGKILL, signal.SIGINT, signal.SIGKILL, signal.SIGTERM)
-PARTS = (
-    "checkpoint/e_step.safetensors",  # the M-step begins
-    None,  # any time, most of it in E-steps
-    "rules.tsv",  # the complete run is being saved
+FILES = (
+    "checkpoint/e_step.safetensors",  # the M-step starts
+    None,  # any time, mostly in an E-step
+    "rules.tsv",  # the complete run is being written
     "checkpoint/1/reached.json",  # between two iterations
-    "checkpoint/1/rules.tsv",  # an iteration is being saved
+    "checkpoint/1/rules.tsv",  # an iteration is being written
     None,
     "neural.safetensors",
-    "run.json",  # mining begins
+    "run.json",  # mining starts
     None,
     "checkpoint/2/hidden.parquet",
 )
-"""The files whose appearance says what the program is about to do."""
+"""The kill follows the creation of this file; with None it comes at a random moment."""
 
 
-def killed(run: Path, words: list[object], kind: signal.Signals, wait: Callable[[], float], part: str | None) -> str:
-    """Trains, and sends the signal a moment after the file has appeared; gives what was said until then."""
-    appears = run / (part or "config.yaml")
-    for late in range(10):
+def train_and_kill(
+    run: Path, arguments: list[object], signal_sent: signal.Signals, delay: Callable[[], float], file: str | None
+) -> str:
+    """Train, send the signal a moment after the file is created, and return stderr."""
+    trigger = run / (file or "config.yaml")
+    for attempt in range(10):
         shutil.rmtree(run, ignore_errors=True)
-        child = start(*words, run)
-        while not appears.exists() and child.poll() is None:
+        child = start(*arguments, run)
+        while not trigger.exists() and child.poll() is None:
             time.sleep(0.0002)
-        time.sleep(wait() / (1 + late))
-        child.send_signal(kind)
-        code, said = ended(child)
+        time.sleep(delay() / (1 + attempt))
+        child.send_signal(signal_sent)
+        code, stderr = wait(child)
         if not (run / "metrics.json").exists() or (run / "checkpoint").exists():
-            break  # else the signal came too late to break off anything
-    assert code in (-kind, 130), said
+            break  # otherwise the training was complete before the signal
+    assert code in (-signal_sent, 130), stderr
     if code == 130 and (run / "run.json").exists():
-        assert f"plogicnet resume {run}" in said
-    return said
+        assert f"plogicnet resume {run}" in stderr
+    return stderr
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGKILL")
-def test_killed_at_any_moment_and_resumed_it_ends_with_the_same_files(call: Call, graph: Path, tmp_path: Path) -> None:
-    whole, moment, places = tmp_path / "whole", random.Random(0), []
-    words: list[object] = ["train", graph, *SMALL, "--out"]
-    assert call(*words, whole)[0] == 0
-    seconds = sum(json.loads((whole / "timings.json").read_text()).values())
-    for number in range(KILLS):
-        run, kind, part = tmp_path / str(number), SIGNALS[number % 4], PARTS[number % len(PARTS)]
-        longest = 0.003 if part else seconds
-        killed(run, words, kind, lambda longest=longest: moment.uniform(0, longest), part)  # type: ignore[misc]
-        left = ", ".join(sorted(str(p.relative_to(run)) for p in run.rglob("*") if p.is_file()))
-        places.append(f"{kind.name} after {part or 'some time'}, left: {left}")
-        code, _, said = call("resume", run)
-        if "before anything was saved" in said:
-            code, _, said = call(*words, run)
-        elif "is complete" in said:
+def test_a_killed_and_resumed_training_writes_the_same_files(call: Call, graph: Path, tmp_path: Path) -> None:
+    uninterrupted, rng, descriptions = tmp_path / "whole", random.Random(0), []
+    arguments: list[object] = ["train", graph, *SMALL, "--out"]
+    assert call(*arguments, uninterrupted)[0] == 0
+    seconds = sum(json.loads((uninterrupted / "timings.json").read_text()).values())
+    for number in range(N_KILLS):
+        run, signal_sent, file = tmp_path / str(number), SIGNALS[number % 4], FILES[number % len(FILES)]
+        max_wait = 0.003 if file else seconds
+        train_and_kill(run, arguments, signal_sent, lambda max_wait=max_wait: rng.uniform(0, max_wait), file)  # type: ignore[misc]
+        remaining = ", ".join(sorted(str(p.relative_to(run)) for p in run.rglob("*") if p.is_file()))
+        descriptions.append(f"{signal_sent.name} after {file or 'some time'}, left: {remaining}")
+        code, _, stderr = call("resume", run)
+        if "before anything was saved" in stderr:
+            code, _, stderr = call(*arguments, run)
+        elif "is complete" in stderr:
             code = 0
-        assert code == 0, places[-1] + said
-        assert different(whole, run) == [], places[-1]
+        assert code == 0, descriptions[-1] + stderr
+        assert different(uninterrupted, run) == [], descriptions[-1]
         assert not list(run.rglob("*.part"))
         assert not (run / "checkpoint").exists()
-    print("\n".join(places))  # shown by pytest -rP
+    print("\n".join(descriptions))  # shown by pytest -rP
 
 
-def test_resume_of_a_complete_run(call: Call, run: Path, graph: Path, tmp_path: Path) -> None:
+def test_a_complete_run_is_resumed_only_for_more_iterations(call: Call, run: Path, graph: Path, tmp_path: Path) -> None:
     before = files_of(run)
-    (run / "checkpoint").mkdir()  # left where a kill came in the very last moment
+    (run / "checkpoint").mkdir()  # left by a kill at the very end
     (run / ".metrics.json.7.part").mkdir()
     (run / ".metrics.json.7.part" / "metrics.json").write_text("half of it")
-    said = refused(call, "resume", run)
-    assert f"{run} is complete; there is nothing to resume" in said
-    assert f"`plogicnet resume {run} --set em.iterations=3` adds an EM iteration" in said
+    stderr = error_message(call, "resume", run)
+    assert f"{run} is complete, so there is nothing to resume" in stderr
+    assert f"Add an EM iteration with `plogicnet resume {run} --set em.iterations=3`" in stderr
     assert files_of(run) == before | {".lock": b""}
     assert not (run / "checkpoint").exists()
-    for words in ("em.iterations=2", "em.iterations=1", "em.patience=3"):
-        assert "is complete" in refused(call, "resume", run, "--set", words)
-    result = answer(call, "resume", run, "--set", "em.iterations=3")
+    for assignment in ("em.iterations=2", "em.iterations=1", "em.patience=3"):
+        assert "is complete" in error_message(call, "resume", run, "--set", assignment)
+    result = call_json(call, "resume", run, "--set", "em.iterations=3")
     assert result["run"] == str(run)
     assert len((run / "history.jsonl").read_text().splitlines()) == 3
-    code, _, said = call("train", graph, "--out", tmp_path / "whole", *QUICK, "--set=em.iterations=3")
-    assert code == 0, said
-    assert "EM iteration 3" in said
+    code, _, stderr = call("train", graph, "--out", tmp_path / "whole", *QUICK, "--set=em.iterations=3")
+    assert code == 0, stderr
+    assert "EM iteration 3" in stderr
     assert different(run, tmp_path / "whole") == []
 
 
 @pytest.mark.parametrize(
-    "words", ["neural.vectors.dim=7", "seed=3", "em.iterations", "em.rules=false", "em.iterationss=3"]
+    "assignment", ["neural.vectors.dim=7", "seed=3", "em.iterations", "em.rules=false", "em.iterationss=3"]
 )
-def test_resume_takes_no_other_setting(call: Call, run: Path, words: str) -> None:
+def test_resume_refuses_other_settings(call: Call, run: Path, assignment: str) -> None:
     before = files_of(run)
-    assert f"--set {words}: a run keeps its own settings" in refused(call, "resume", run, "--set", words)
+    assert f"--set {assignment}: only em.iterations and em.patience can change" in error_message(
+        call, "resume", run, "--set", assignment
+    )
     assert files_of(run) == before
 
 
-def test_resume_of_no_run(call: Call, tmp_path: Path) -> None:
-    assert "nowhere: no such directory" in refused(call, "resume", tmp_path / "nowhere")
-    assert "no run is here, or its training was stopped before" in refused(call, "resume", tmp_path)
+def test_resume_needs_a_run(call: Call, tmp_path: Path) -> None:
+    assert "nowhere: the directory does not exist" in error_message(call, "resume", tmp_path / "nowhere")
+    assert "contains no run, or its training stopped before" in error_message(call, "resume", tmp_path)
     assert not list(tmp_path.iterdir())
 
 
-def test_a_newer_run_says_so_to_every_command(call: Call, run: Path) -> None:
+def test_every_command_refuses_a_run_of_a_newer_version(call: Call, run: Path) -> None:
     (run / "run.json").write_text(json.dumps({"format": 2, "version": "9.9"}))
     before = files_of(run)
     for command in ("resume", "refit", "rules", "evaluate"):
-        said = refused(call, command, run)
-        assert "was written by plogicnet 9.9, newer than this" in said
-        assert "update plogicnet" in said
+        stderr = error_message(call, command, run)
+        assert "run.json has a newer format, written by plogicnet 9.9. This version" in stderr
+        assert "Update plogicnet" in stderr
     assert files_of(run) == before
 
 
-def test_a_second_writer_is_kept_out(call: Call, run: Path) -> None:
-    (run / "metrics.json").rename(run / "metrics.away")  # a run in the making
-    with locked(run):
-        assert "another process is writing here" in refused(call, "resume", run)
+def test_a_locked_run_is_refused(call: Call, run: Path) -> None:
+    (run / "metrics.json").rename(run / "metrics.away")  # an unfinished run
+    with lock_directory(run):
+        assert "another process is writing here" in error_message(call, "resume", run)
     (run / "metrics.away").rename(run / "metrics.json")
-    with locked(run):
-        for words in (("refit", run), ("resume", run), ("resume", run, "--set", "em.iterations=3")):
-            assert "another process is writing here" in refused(call, *words)
+    with lock_directory(run):
+        for arguments in (("refit", run), ("resume", run), ("resume", run, "--set", "em.iterations=3")):
+            assert "another process is writing here" in error_message(call, *arguments)
 
 
-def test_refit_from_the_edited_table_and_from_a_file(call: Call, run: Path, tmp_path: Path) -> None:
-    before, rows = files_of(run), answer(call, "rules", run)["rules"]
-    answer(call, "refit", run)
+def test_refit_uses_the_edited_table_or_a_rule_file(call: Call, run: Path, tmp_path: Path) -> None:
+    before, rows = files_of(run), call_json(call, "rules", run)["rules"]
+    call_json(call, "refit", run)
     assert {name for name in before if files_of(run)[name] != before[name]} == set()
     lines = (run / "rules.tsv").read_text().splitlines()
     (run / "rules.tsv").write_text("\n".join([lines[0], *lines[2:]]) + "\n")
-    answer(call, "refit", run)
-    assert len(answer(call, "rules", run)["rules"]) == len(rows) - 1
+    call_json(call, "refit", run)
+    assert len(call_json(call, "rules", run)["rules"]) == len(rows) - 1
     file = tmp_path / "one.rules"
     file.write_text("=0.5: husband(X, Y) => wife(Y, X)\n")
-    answer(call, "refit", run, "--rules", file)
-    [row] = answer(call, "rules", run)["rules"]
+    call_json(call, "refit", run, "--rules", file)
+    [row] = call_json(call, "rules", run)["rules"]
     assert (row["rule"], row["weight"], row["standard_error"]) == ("husband(X, Y) => wife(Y, X)", 0.5, None)
     file.write_text("husband(X, Y) => wives(Y, X)\n")
-    left = files_of(run)
-    assert "wives" in refused(call, "refit", run, "--rules", file)
-    assert files_of(run) == left
-    assert left["neural.safetensors"] == before["neural.safetensors"]
+    remaining = files_of(run)
+    assert "wives" in error_message(call, "refit", run, "--rules", file)
+    assert files_of(run) == remaining
+    assert remaining["neural.safetensors"] == before["neural.safetensors"]
 
 
-def test_rules_are_shown_with_their_report(call: Call, run: Path) -> None:
-    rows = answer(call, "rules", run)["rules"]
+def test_rules_are_shown_with_weight_standard_error_and_groundings(call: Call, run: Path) -> None:
+    rows = call_json(call, "rules", run)["rules"]
     learned = [row for row in rows if row["pattern"] != "irreflexive"]
     assert learned
     assert all(row["standard_error"] > 0 and row["groundings"] >= row["support"] for row in learned)
@@ -225,30 +229,34 @@ def test_rules_are_shown_with_their_report(call: Call, run: Path) -> None:
     assert "groundings" in text
 
 
-def test_several_seeds(call: Call, graph: Path, tmp_path: Path) -> None:
+def test_several_seeds_train_one_run_each_and_average_the_metrics(call: Call, graph: Path, tmp_path: Path) -> None:
     out = tmp_path / "runs"
-    result = answer(call, "train", graph, "--out", out, "--seeds", "0,1,2", *QUICK)
+    result = call_json(call, "train", graph, "--out", out, "--seeds", "0,1,2", *QUICK)
     assert result["runs"] == {str(s): str(out / f"seed-{s}") for s in range(3)}
     each = [json.loads((out / f"seed-{s}" / "metrics.json").read_text())["test"] for s in range(3)]
     assert set(result["test"]) == {"neural", "rules", "plogicnet", "plogicnet*"}
-    for name, figures in result["test"].items():
-        for figure in ("mr", "mrr", "hits_at_1", "hits_at_3", "hits_at_10"):
-            values = [metrics[name][figure] for metrics in each]
-            assert figures[figure]["mean"] == pytest.approx(statistics.mean(values), rel=1e-12)
-            assert figures[figure]["sd"] == pytest.approx(statistics.stdev(values), rel=1e-9, abs=1e-12)
+    for name, summary in result["test"].items():
+        for metric in ("mr", "mrr", "hits_at_1", "hits_at_3", "hits_at_10"):
+            values = [metrics[name][metric] for metrics in each]
+            assert summary[metric]["mean"] == pytest.approx(statistics.mean(values), rel=1e-12)
+            assert summary[metric]["sd"] == pytest.approx(statistics.stdev(values), rel=1e-9, abs=1e-12)
     assert len({metrics["neural"]["mrr"] for metrics in each}) > 1, "seeds differ"
-    code, _, said = call("train", graph, "--out", tmp_path / "one", "--seed", 1, *QUICK)
-    assert code == 0, said
+    code, _, stderr = call("train", graph, "--out", tmp_path / "one", "--seed", 1, *QUICK)
+    assert code == 0, stderr
     assert different(out / "seed-1", tmp_path / "one") == []
-    more = answer(call, "train", graph, "--out", out, "--seeds", "1,3", *QUICK)
+    more = call_json(call, "train", graph, "--out", out, "--seeds", "1,3", *QUICK)
     assert set(more["runs"]) == {"1", "3"}
-    assert different(out / "seed-1", tmp_path / "one") == [], "what is done is not trained again"
-    said = refused(call, "train", graph, "--out", out, "--seeds", "4,1", *QUICK, "--set", "neural.vectors.dim=3")
-    assert "other settings" in said
+    assert different(out / "seed-1", tmp_path / "one") == [], "a complete run is not trained again"
+    stderr = error_message(
+        call, "train", graph, "--out", out, "--seeds", "4,1", *QUICK, "--set", "neural.vectors.dim=3"
+    )
+    assert "other settings" in stderr
     assert not (out / "seed-4").exists()
 
 
 @pytest.mark.parametrize("seeds", ["", "a", "0,0", "-1", "0,,1", "1.5", "0,99999999999"])
-def test_bad_seeds_are_refused_before_anything_is_made(call: Call, graph: Path, tmp_path: Path, seeds: str) -> None:
-    assert "seed" in refused(call, "train", graph, "--out", tmp_path / "runs", f"--seeds={seeds}", *QUICK)
+def test_invalid_seeds_are_refused_before_a_directory_is_created(
+    call: Call, graph: Path, tmp_path: Path, seeds: str
+) -> None:
+    assert "seed" in error_message(call, "train", graph, "--out", tmp_path / "runs", f"--seeds={seeds}", *QUICK)
     assert not (tmp_path / "runs").exists()

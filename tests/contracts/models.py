@@ -1,6 +1,6 @@
-"""The contract of a neural model: what the rest of the program relies on, checked of any registered model.
+"""The contract of a neural model, on which the rest of the program relies.
 
-A test of a model calls `check_model(make)`; `make` gives an untrained model of a graph, the same each time.
+A test of a model calls `check_model(make, folder)`. `make` must return the same untrained model of a graph each time.
 """
 
 import copy
@@ -23,7 +23,7 @@ def assert_near(actual: torch.Tensor, expected: torch.Tensor) -> None:
 
 
 def check_model(make: Make, folder: Path) -> None:
-    """All of the contract, on the small graph."""
+    """Check the whole contract on the small graph."""
     graph = small_graph()
     model = make(graph)
     model.fit(Examples.of(graph.train), seed=3)
@@ -33,17 +33,17 @@ def check_model(make: Make, folder: Path) -> None:
     check_save(make, model, graph, folder)
     check_bind(model, graph)
     check_copy(model, graph)
-    check_what_it_says_of_itself(model, graph)
+    check_attributes(model, graph)
     check_hide_self(model, graph)
 
 
 def grid(graph: KnowledgeGraph, entities: int = 6) -> "np.ndarray[tuple[int, int], np.dtype[np.int64]]":
-    """All triples over the first entities."""
+    """Return all triples over the first entities."""
     return np.indices((entities, len(graph.relations), entities)).reshape(3, -1).T.copy()
 
 
 def check_scores(model: NeuralModel, graph: KnowledgeGraph) -> None:
-    """Scores of triples, of queries and of whole triples agree; they do not depend on what else is asked."""
+    """Check that `score`, `score_all` and `score_answers` agree and do not depend on the other queries."""
     triples = grid(graph)
     scores = model.score(triples)
     assert scores.shape == (len(triples),)
@@ -52,23 +52,23 @@ def check_scores(model: NeuralModel, graph: KnowledgeGraph) -> None:
     assert_near(model.score(triples[::-1].copy()).flip(0), scores)
     assert model.score(triples[:0]).shape == (0,)
     for side in SIDES:
-        known, asked = (2, 0) if side == "head" else (0, 2)
+        known, answer = (2, 0) if side == "head" else (0, 2)
         every = model.score_all(triples[:, known], triples[:, 1], side)
         whole = model.score_answers(triples[:, known], triples[:, 1], side)
         assert every.shape == whole.shape == (len(triples), len(graph.entities))
-        at = torch.arange(len(triples)), torch.from_numpy(triples[:, asked].copy())
+        at = torch.arange(len(triples)), torch.from_numpy(triples[:, answer].copy())
         assert_near(whole[at], scores)
         some = np.array([3, 1, 5])
         part = model.score_answers(triples[:, known], triples[:, 1], side, some)
         assert_near(part, whole[:, some])
-        alone = model.score_all(triples[:1, known], triples[:1, 1], side)
-        assert_near(alone, every[:1])
-        every.fill_(0.0)  # the tensor is the caller's
+        single = model.score_all(triples[:1, known], triples[:1, 1], side)
+        assert_near(single, every[:1])
+        every.fill_(0.0)  # the caller can overwrite the tensor
         torch.testing.assert_close(model.score(triples), scores, rtol=0, atol=0)
 
 
 def check_scale(model: NeuralModel, graph: KnowledgeGraph) -> None:
-    """Scores follow the scale, and keep their order."""
+    """Check that `rescale` changes the scores linearly."""
     triples = grid(graph)
     before = model.score(triples)
     model.rescale(2.0, -1.0)
@@ -77,27 +77,27 @@ def check_scale(model: NeuralModel, graph: KnowledgeGraph) -> None:
 
 
 def check_fit(make: Make, model: NeuralModel, graph: KnowledgeGraph, folder: Path) -> None:
-    """The same seed gives the same bits, another one others; a stopped training ends in the same bits."""
+    """Check that the same seed gives the same bits, also with a checkpoint, and that all examples matter."""
     triples, examples = grid(graph), Examples.of(graph.train)
-    again, other, stopped = make(graph), make(graph), make(graph)
+    again, other, saved = make(graph), make(graph), make(graph)
     again.fit(examples, seed=3)
     other.fit(examples, seed=4)
     assert torch.equal(again.score(triples), model.score(triples))
     assert not torch.equal(other.score(triples), model.score(triples))
-    place = Checkpoint(folder / "state.safetensors", every_steps=1)
-    stopped.fit(examples, seed=3, checkpoint=place)
+    checkpoint = Checkpoint(folder / "state.safetensors", every_steps=1)
+    saved.fit(examples, seed=3, checkpoint=checkpoint)
     resumed = make(graph)
-    resumed.fit(examples, seed=3, checkpoint=place)
+    resumed.fit(examples, seed=3, checkpoint=checkpoint)
     assert torch.equal(resumed.score(triples), model.score(triples))
-    weighted, doubled = make(graph), make(graph)
+    weighted, with_negatives = make(graph), make(graph)
     weighted.fit(Examples(graph.train, np.linspace(0.1, 1, len(graph.train)), graph.train[:0]), seed=3)
-    doubled.fit(Examples(graph.train, np.ones(len(graph.train)), triples[:5]), seed=3)
-    assert not torch.equal(weighted.score(triples), model.score(triples)), "weights count"
-    assert not torch.equal(doubled.score(triples), model.score(triples)), "explicit negatives count"
+    with_negatives.fit(Examples(graph.train, np.ones(len(graph.train)), triples[:5]), seed=3)
+    assert not torch.equal(weighted.score(triples), model.score(triples)), "weights must matter"
+    assert not torch.equal(with_negatives.score(triples), model.score(triples)), "explicit negatives must matter"
 
 
 def check_save(make: Make, model: NeuralModel, graph: KnowledgeGraph, folder: Path) -> None:
-    """What is saved is loaded to the same bits, the scale included."""
+    """Check that `load` restores the saved model bit for bit, including the scale."""
     triples = grid(graph)
     model.rescale(1.5, 0.25)
     model.save(folder / "neural.safetensors")
@@ -108,53 +108,53 @@ def check_save(make: Make, model: NeuralModel, graph: KnowledgeGraph, folder: Pa
 
 
 def check_bind(model: NeuralModel, graph: KnowledgeGraph) -> None:
-    """Bound to a graph with a new entity: NaN exactly where an entity is unscorable; itself it stays."""
+    """Check that a bound model returns NaN exactly for unscorable entities; `bind` must not change the model."""
     wide = add_facts(graph, [("newcomer", "parent", "man0"), ("man1", "parent", "newcomer")])
     before = model.score(grid(graph))
     bound = model.bind(wide)
     new = wide.entities.id("newcomer")
     assert len(bound.unscorable) == len(wide.entities) == len(model.unscorable) + 1
-    lacking = bound.unscorable
+    unscorable = bound.unscorable
     triples = np.concatenate([grid(wide), [[new, 0, 1], [1, 0, new], [new, 0, new]]])
-    without = lacking[triples[:, [0, 2]]].any(axis=1)
-    assert torch.isnan(bound.score(triples)).tolist() == without.tolist()
+    has_unscorable = unscorable[triples[:, [0, 2]]].any(axis=1)
+    assert torch.isnan(bound.score(triples)).tolist() == has_unscorable.tolist()
     for side in SIDES:
         known = np.array([0, new, 2])
         scores = bound.score_all(known, np.zeros(3, dtype=np.int64), side)
         assert scores.shape == (3, len(wide.entities))
-        np.testing.assert_array_equal(torch.isnan(scores).cpu().numpy(), lacking[known][:, None] | lacking)
+        np.testing.assert_array_equal(torch.isnan(scores).cpu().numpy(), unscorable[known][:, None] | unscorable)
         some = np.array([new, 0])
         part = bound.score_answers(known, np.zeros(3, dtype=np.int64), side, some)
-        np.testing.assert_array_equal(torch.isnan(part).cpu().numpy(), lacking[known][:, None] | lacking[some])
+        np.testing.assert_array_equal(torch.isnan(part).cpu().numpy(), unscorable[known][:, None] | unscorable[some])
     assert torch.equal(model.score(grid(graph)), before)
 
 
 def check_copy(model: NeuralModel, graph: KnowledgeGraph) -> None:
-    """A deep copy can be trained on without touching the model; EM keeps the best iteration so."""
+    """Check that training a deep copy does not change the model; EM keeps the best iteration this way."""
     before = model.score(grid(graph))
     copied = copy.deepcopy(model)
     copied.fit(Examples.of(graph.train), seed=9, warm=True)
     assert torch.equal(model.score(grid(graph)), before)
 
 
-def check_what_it_says_of_itself(model: NeuralModel, graph: KnowledgeGraph) -> None:
-    """Device, cost, tables and reasons have their form."""
+def check_attributes(model: NeuralModel, graph: KnowledgeGraph) -> None:
+    """Check the types and shapes of attributes, tables and reasons."""
     assert isinstance(model.is_logit, bool)
     assert model.bytes_per_query > 0
-    assert not model.unscorable.any(), "every entity of the training graph can be scored"
+    assert not model.unscorable.any(), "every entity of the training graph must be scorable"
     rows = {"entity": len(graph.entities), "relation": len(graph.relations)}
     for name, table in model.tables().items():
         assert name.isidentifier()
-        assert table.rows is None or len(table.values) == rows[table.rows]
+        assert table.row_kind is None or len(table.values) == rows[table.row_kind]
     reasons = model.reasons(graph.test[0])
     for neighbour in reasons.neighbours:
-        assert graph.observed.contains(neighbour.fact[None, :]).all(), "a neighbour's fact is known"
+        assert graph.observed.contains(neighbour.fact[None, :]).all(), "a neighbour's fact must be known"
     for path in reasons.paths:
-        assert graph.observed.contains(path.triples).all(), "a path is made of known facts"
+        assert graph.observed.contains(path.triples).all(), "a path must consist of known facts"
 
 
 def check_hide_self(model: NeuralModel, graph: KnowledgeGraph) -> None:
-    """Hiding changes the scores of known facts and of nothing else, on the scale of the others, after binding too."""
+    """Check that `hide_self` changes only the scores of known facts, with the same scale, also after `bind`."""
     triples = np.concatenate([graph.train[:5], graph.test[:5]])
     plain, hidden = model.score(triples), model.score(triples, hide_self=True)
     assert bool(torch.isfinite(hidden).all())

@@ -1,24 +1,24 @@
-"""The contract of a system: what EM, runs and faces rely on, checked of any registered system."""
+"""The contract of systems, checked for any registered system."""
 
 import numpy as np
 
 from plogicnet.config import Config
-from plogicnet.grounding.rulebook import find_rules
+from plogicnet.grounding.rulebook import collect_rules
 from plogicnet.neural.protocol import Examples, make_model
-from plogicnet.systems.system import FIGURES, System
-from plogicnet.training.selection import rankings
+from plogicnet.systems.system import RANKING_TITLES, System
+from plogicnet.training.selection import ranking_orders
 from small import SMALL, small_graph
 
 
 def check_system(system: System, config: Config) -> None:
-    """All of the contract, on the small graph; the settings name the system."""
+    """Check the whole contract on the small graph; the settings select the system."""
     check_settings(system, config)
     check_titles(system, config)
     check_rule_model(system, config.with_values(SMALL))
 
 
 def check_settings(system: System, config: Config) -> None:
-    """What it implies contradicts nothing; its block has defaults and a meaning for every setting."""
+    """Check that the implied settings are allowed, and that the block has defaults and descriptions."""
     system.check(config)
     assert bool(system.block) == (system.settings is not None)
     if system.block:
@@ -28,26 +28,26 @@ def check_settings(system: System, config: Config) -> None:
 
 
 def check_titles(system: System, config: Config) -> None:
-    """The titles have the keys of the figures in their order; at most one is its own, and its runs have that one."""
-    assert list(system.titles) == list(FIGURES)
-    own = [key for key, title in system.titles.items() if title != FIGURES[key]]
-    assert own == ([system.own_figures] if system.own_figures else [])
-    assert set(own) <= set(rankings(config, 0.0))
+    """Check that titles have the keys of the rankings in order, and that only the main ranking has another title."""
+    assert list(system.titles) == list(RANKING_TITLES)
+    changed = [key for key, title in system.titles.items() if title != RANKING_TITLES[key]]
+    assert changed == ([system.main_ranking] if system.main_ranking else [])
+    assert set(changed) <= set(ranking_orders(config, 0.0))
     assert system.without_rules(config)
-    assert system.instead_of_rules_alone
+    assert system.ties_advice
 
 
 def check_rule_model(system: System, config: Config) -> None:
-    """Weights are learned, finite and the same each time; given ones are kept; a guide fits the model it is for."""
+    """Check that weights are finite and reproducible, that fixed weights are kept, and that a guide can be used."""
     graph = small_graph()
-    mined = find_rules(graph, config)
+    mined = collect_rules(graph, config)
     fixed = np.zeros(len(mined.rules), dtype=bool)
     fixed[0] = True
     given = np.where(fixed, 1.5, np.nan)
     rules = type(mined.rules)(**{**vars(mined.rules), "given": given, "fixed": fixed})
     model = system.rule_model(graph, config, rules, mined.constraints)
     hidden_q = np.full(len(model.groundings.hidden), 0.25)
-    learned, again = (system.learn(model, hidden_q, config, seed=1) for _ in range(2))
+    learned, again = (system.m_step(model, hidden_q, config, seed=1) for _ in range(2))
     assert np.isfinite(learned.rules.weight).all()
     np.testing.assert_array_equal(learned.rules.weight, again.rules.weight)
     assert learned.rules.weight[0] == 1.5

@@ -1,4 +1,4 @@
-"""The same scores, trained and full of ties, give the same figures by PyKEEN's evaluator."""
+"""The same scores, with and without ties, give the same metrics as PyKEEN's evaluator."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from plogicnet.evaluation.metrics import summary
-from plogicnet.evaluation.orders import Combination
+from plogicnet.evaluation.metrics import compute_metrics
+from plogicnet.evaluation.orders import CombinedOrder
 from plogicnet.evaluation.ranking import rank
 from plogicnet.graph import IntArray, KnowledgeGraph, Side, TripleSet, demo_family
 from plogicnet.mln import RuleScores
@@ -17,7 +17,7 @@ from plogicnet.neural.vectors.model import VectorModel
 from plogicnet.neural.vectors.settings import VectorSettings
 
 REASON = "PyKEEN is not installed (pip install 'plogicnet[pykeen]')"
-FIGURES = {
+PYKEEN_NAMES = {
     "mr": "arithmetic_mean_rank",
     "mrr": "inverse_harmonic_mean_rank",
     "hits_at_1": "hits_at_1",
@@ -27,7 +27,7 @@ FIGURES = {
 
 
 class Rounded(VectorModel):
-    """A trained model whose scores are rounded to whole numbers: most candidates are level with others."""
+    """A trained model with scores rounded to integers, so that most candidates are tied."""
 
     def score_all(self, known: IntArray, relations: IntArray, side: Side) -> torch.Tensor:
         return super().score_all(known, relations, side).round()
@@ -43,8 +43,8 @@ def trained(kind: type[VectorModel], graph: KnowledgeGraph) -> VectorModel:
     return model
 
 
-def in_pykeen(graph: KnowledgeGraph, model: VectorModel) -> dict[str, float]:
-    """PyKEEN's figures: its evaluator over a model of its own kind that hands out our scores."""
+def pykeen_metrics(graph: KnowledgeGraph, model: VectorModel) -> dict[str, float]:
+    """Return PyKEEN's metrics, computed by its evaluator from a PyKEEN model that returns our scores."""
     pytest.importorskip("pykeen", reason=REASON)
     from pykeen.evaluation import RankBasedEvaluator
     from pykeen.models.mocks import FixedModel
@@ -70,23 +70,23 @@ def in_pykeen(graph: KnowledgeGraph, model: VectorModel) -> dict[str, float]:
     return {
         f"{policy} {ours}": get(f"both.{policy}.{theirs}")
         for policy in ("realistic", "optimistic", "pessimistic")
-        for ours, theirs in FIGURES.items()
+        for ours, theirs in PYKEEN_NAMES.items()
     }
 
 
 @pytest.mark.parametrize("kind", [VectorModel, Rounded])
-def test_figures_equal_pykeens(kind: type[VectorModel]) -> None:
+def test_metrics_equal_those_of_pykeen(kind: type[VectorModel]) -> None:
     pytest.importorskip("pykeen", reason=REASON)
     graph = demo_family()
     model, relations = trained(kind, graph), len(graph.relations)
     none = TripleSet.of([], len(graph.entities))
     rules = RuleScores(none, np.empty(0), np.zeros(relations), np.zeros(relations, dtype=bool), graph.observed)
-    ranks = rank(graph, "test", model, rules, {"neural": Combination(constraint=False)})["neural"]
+    ranks = rank(graph, "test", model, rules, {"neural": CombinedOrder(constraint=False)})["neural"]
     if kind is Rounded:
-        assert ranks.level.mean() > 1
+        assert ranks.n_tied.mean() > 1
     ours = {
-        f"{policy} {figure}": value
+        f"{policy} {metric}": value
         for policy in ("realistic", "optimistic", "pessimistic")
-        for figure, value in summary(getattr(ranks, policy)).items()
+        for metric, value in compute_metrics(getattr(ranks, policy)).items()
     }
-    assert ours == pytest.approx(in_pykeen(graph, model), rel=1e-6)
+    assert ours == pytest.approx(pykeen_metrics(graph, model), rel=1e-6)

@@ -1,4 +1,4 @@
-"""The demo family: its truth follows from parents, spouses and gender; its graph hides and adds facts."""
+"""The demo family: the true facts are consistent, and the graph is incomplete and contains wrong facts."""
 
 import os
 import subprocess
@@ -37,7 +37,7 @@ def inverse(pairs: Pairs) -> Pairs:
 
 
 def compose(first: Pairs, second: Pairs) -> Pairs:
-    """All (x, z), x ≠ z, with (x, y) in the first and (y, z) in the second."""
+    """Return all (x, z), x ≠ z, with (x, y) in the first and (y, z) in the second."""
     tails = defaultdict(set)
     for head, tail in second:
         tails[head].add(tail)
@@ -54,7 +54,7 @@ def truth(seed: int) -> defaultdict[str, Pairs]:
     return by_relation(true_facts(seed))
 
 
-def test_the_truth_follows_from_parents_spouses_and_gender(truth: defaultdict[str, Pairs]) -> None:
+def test_true_facts_follow_from_parents_spouses_and_gender(truth: defaultdict[str, Pairs]) -> None:
     parent, sibling = truth["parent"], truth["sibling"]
     parents_siblings = compose(sibling, parent)
     assert truth["spouse"] == inverse(truth["spouse"])
@@ -68,7 +68,7 @@ def test_the_truth_follows_from_parents_spouses_and_gender(truth: defaultdict[st
     assert truth["cousin"] == compose(truth["child"], parents_siblings) == inverse(truth["cousin"])
 
 
-def test_gendered_words_divide_the_general_one_and_agree_on_everybodys_gender(
+def test_gendered_relations_are_consistent(
     truth: defaultdict[str, Pairs],
 ) -> None:
     for general, (male, female) in GENDERED.items():
@@ -79,12 +79,12 @@ def test_gendered_words_divide_the_general_one_and_agree_on_everybodys_gender(
     assert not male_people & female_people
 
 
-def test_the_family_is_possible(truth: defaultdict[str, Pairs]) -> None:
+def test_marriages_and_generations_are_consistent(truth: defaultdict[str, Pairs]) -> None:
     spouse, parent = truth["spouse"], truth["parent"]
     assert not spouse & (truth["sibling"] | truth["cousin"])
-    assert len(spouse) == len({head for head, _ in spouse}), "everybody has one spouse at most"
+    assert len(spouse) == len({head for head, _ in spouse}), "everybody has at most one spouse"
     for word in ("father", "mother"):
-        assert len(truth[word]) == len({tail for _, tail in truth[word]}), f"everybody has one {word} at most"
+        assert len(truth[word]) == len({tail for _, tail in truth[word]}), f"everybody has at most one {word}"
     assert {tail for _, tail in truth["father"]} == {tail for _, tail in truth["mother"]}
     assert compose(truth["father"], truth["child"]) <= truth["husband"], "parents are married"
 
@@ -92,10 +92,10 @@ def test_the_family_is_possible(truth: defaultdict[str, Pairs]) -> None:
     while ancestors:
         assert all(old != young for old, young in ancestors)
         ancestors, depth = compose(parent, ancestors), depth + 1
-    assert depth == 5, "as many generations, so nobody is their own ancestor"
+    assert depth == 5, "there are five generations, so nobody is their own ancestor"
 
 
-def test_names_are_plain_constants_of_the_rule_syntax(seed: int) -> None:
+def test_names_need_no_quotes_in_the_rule_syntax(seed: int) -> None:
     names = {name for head, _, tail in true_facts(seed) for name in (head, tail)}
     assert all(name.isidentifier() and name.islower() and name.isascii() for name in names)
 
@@ -113,7 +113,7 @@ def test_each_true_fact_is_in_exactly_one_split(seed: int) -> None:
         assert len(truth.intersection(facts_of(graph, split))) / len(truth) == pytest.approx(share, abs=0.01)
 
 
-def test_nothing_held_out_is_unseen_or_wrong(seed: int) -> None:
+def test_held_out_facts_are_true_and_have_no_unseen_names(seed: int) -> None:
     graph = demo_family(seed)
     seen = {name for fact in facts_of(graph, "train") for name in fact}
     held_out = facts_of(graph, "valid") + facts_of(graph, "test")
@@ -121,14 +121,14 @@ def test_nothing_held_out_is_unseen_or_wrong(seed: int) -> None:
     assert true_facts(seed).issuperset(held_out)
 
 
-def test_some_train_facts_are_wrong(seed: int) -> None:
+def test_two_percent_of_train_is_wrong(seed: int) -> None:
     train = set(facts_of(demo_family(seed), "train"))
     wrong = train - true_facts(seed)
     assert len(wrong) / len(train) == pytest.approx(0.02, abs=0.002)
     assert all(head != tail for head, _, tail in wrong)
 
 
-def test_natural_rules_of_all_patterns_are_good_but_not_perfect(seed: int) -> None:
+def test_natural_rules_have_a_precision_between_one_half_and_one(seed: int) -> None:
     known = by_relation(set(facts_of(demo_family(seed), "train")))
     concluded = {
         "husband(X, Y) => wife(Y, X)": (inverse(known["husband"]), "wife"),
@@ -147,7 +147,7 @@ def test_natural_rules_of_all_patterns_are_good_but_not_perfect(seed: int) -> No
     assert all(0.5 < value < 1 for value in precision.values()), precision
 
 
-def test_a_seed_gives_one_graph_whatever_the_hash_seed() -> None:
+def test_the_graph_depends_only_on_the_seed() -> None:
     program = (
         "from plogicnet.graph.family import demo_family; g = demo_family(3); "
         "print(g.entities.names, g.relations.names, g.train.tolist(), g.valid.tolist(), g.test.tolist())"

@@ -1,4 +1,4 @@
-"""Opening graphs by name: where they are found, hints for mistakes, and the counts of the benchmarks."""
+"""Opening graphs by name: locations, hints for unknown names, and the counts of the benchmarks."""
 
 import os
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from plogicnet.graph import open_graph
-from plogicnet.graph.datasets.registry import available
+from plogicnet.graph.datasets.registry import available_names
 from plogicnet.support.errors import InputError
 
 
@@ -15,16 +15,16 @@ def _no_downloads(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.
     monkeypatch.setenv("PLOGICNET_CACHE", str(tmp_path_factory.mktemp("cache")))
 
 
-def test_data_sets_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_data_sets_are_opened_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("kinship", "nations"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "train.txt").write_text("anna\tknows\tben\n")
     (tmp_path / "notes").mkdir()
     (tmp_path / "README.md").touch()
     monkeypatch.setenv("PLOGICNET_DATA", str(tmp_path))
-    assert available() == ["kinship", "nations"]
+    assert available_names() == ["kinship", "nations"]
     assert open_graph("nations").name == "nations"
-    with pytest.raises(InputError, match=r"no graph 'kinships'.*Did you mean 'kinship'"):
+    with pytest.raises(InputError, match=r"unknown graph 'kinships'.*Did you mean 'kinship'"):
         open_graph("kinships")
     with pytest.raises(InputError, match=r"Known data sets: .*nations"):
         open_graph("zzz")
@@ -32,7 +32,7 @@ def test_data_sets_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         open_graph("notes")
 
 
-def test_a_hint_for_a_mistyped_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mistyped_path_raises_with_a_hint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "mine.tsv").write_text("a\tr\tb\n")
     with pytest.raises(InputError, match=f"Did you mean '{tmp_path}/mine.tsv'"):
         open_graph(tmp_path / "mime.tsv")
@@ -43,18 +43,20 @@ def test_a_hint_for_a_mistyped_path(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         open_graph("mime.tsv")
 
 
-@pytest.mark.parametrize("place", [None, "missing"])
-def test_without_a_data_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str | None) -> None:
+@pytest.mark.parametrize("folder", [None, "missing"])
+def test_without_a_data_directory_no_data_sets_are_available(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str | None
+) -> None:
     monkeypatch.delenv("PLOGICNET_DATA", raising=False)
-    if place is not None:
-        monkeypatch.setenv("PLOGICNET_DATA", str(tmp_path / place))
-    assert available() == []
-    with pytest.raises(InputError, match="no graph 'no-nations': neither a file, a directory nor a data set"):
+    if folder is not None:
+        monkeypatch.setenv("PLOGICNET_DATA", str(tmp_path / folder))
+    assert available_names() == []
+    with pytest.raises(InputError, match="unknown graph 'no-nations': not a file, a directory or a data set"):
         open_graph("no-nations")
 
 
-# entities, relations, distinct triples of train, valid, test, and double lines, from datasets/README.md. The Countries
-# sets have one line of train twice, so one triple fewer than that table, which counts lines.
+# entities, relations, distinct triples of train, valid and test, and duplicates, from datasets/README.md. That table
+# counts lines. The Countries sets contain one line of train twice and so have one triple fewer.
 COUNTS = {
     "fb15k": (14_951, 1_345, 483_142, 50_000, 59_071, 0),
     "wn18": (40_943, 18, 141_442, 5_000, 5_000, 0),
@@ -72,10 +74,10 @@ UNSEEN = {"fb15k-237": {"valid": 8, "test": 29}, "wn18rr": {"valid": 198, "test"
 
 
 @pytest.mark.parametrize("name", COUNTS)
-def test_the_published_counts(name: str) -> None:
+def test_benchmarks_have_the_published_counts(name: str) -> None:
     root = os.environ.get("PLOGICNET_DATA")
     if not root or not (Path(root) / name).is_dir():
-        pytest.skip(f"PLOGICNET_DATA is not set to a directory that holds {name}")
+        pytest.skip(f"PLOGICNET_DATA is not set to a directory that contains {name}")
     statistics = open_graph(name).statistics()
     keys = ("entities", "relations", "train", "valid", "test", "duplicates")
     assert tuple(statistics[key] for key in keys) == COUNTS[name]

@@ -1,4 +1,4 @@
-"""Splitting one file: shares are kept, nothing is lost, and train has seen what it can be made to see."""
+"""Splitting triples: the shares are met, no triple is lost, and train contains all names if possible."""
 
 import logging
 
@@ -17,7 +17,7 @@ SHARES = (0.6, 0.2, 0.2)
 
 @settings(deadline=None)
 @given(graphs(), st.integers(0, 3))
-def test_nothing_is_lost_and_unseen_names_only_where_they_cannot_be_helped(graph: KnowledgeGraph, seed: int) -> None:
+def test_no_triple_is_lost_and_train_contains_all_names_if_possible(graph: KnowledgeGraph, seed: int) -> None:
     n = len(graph.train)
     try:
         split = split_triples(graph, SHARES, seed)
@@ -29,28 +29,28 @@ def test_nothing_is_lost_and_unseen_names_only_where_they_cannot_be_helped(graph
     assert sum(sizes) == n
     assert set().union(*(as_set(split.split(s)) for s in SPLITS)) == as_set(graph.train)
     names = len(np.unique(graph.train[:, [0, 2]])) + len(np.unique(graph.train[:, 1]))
-    unseen = sum(sum(split.unseen(s)) for s in ("valid", "test"))
-    # each triple that train keeps can be the one to show up to three names; as many as there are names always suffice
+    unseen = sum(sum(split.count_unseen(s)) for s in ("valid", "test"))
+    # one training triple per name is always sufficient
     if sizes[0] >= names:
         assert unseen == 0
 
 
-def test_the_seed_decides() -> None:
+def test_the_split_depends_on_the_seed() -> None:
     graph = KnowledgeGraph.from_names([(str(i % 10), "r", str(i // 10)) for i in range(100)])
     one, two, three = (split_triples(graph, (0.8, 0.1, 0.1), seed) for seed in (1, 1, 2))
     assert as_set(one.test) == as_set(two.test) != as_set(three.test)
-    assert one.unseen("test") == one.unseen("valid") == (0, 0)
+    assert one.count_unseen("test") == one.count_unseen("valid") == (0, 0)
 
 
-def test_what_cannot_be_helped_is_said(caplog: pytest.LogCaptureFixture) -> None:
+def test_unseen_names_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     chain = KnowledgeGraph.from_names([(f"a{i}", "r", f"b{i}") for i in range(10)])
     with caplog.at_level(logging.WARNING):
         split = split_triples(chain, (0.8, 0.1, 0.1), 0)
-    assert split.unseen("test") == (2, 0)
-    assert "too few triples to show train every name" in caplog.text
+    assert split.count_unseen("test") == (2, 0)
+    assert "too few triples to keep every entity and relation in train" in caplog.text
 
 
 @pytest.mark.parametrize("text", ["0.8,0.1", "a,b,c", "0.8,0.1,0.3", "0,0.5,0.5", "1.2,-0.1,-0.1", ""])
-def test_shares_that_are_none(text: str) -> None:
+def test_invalid_shares_raise(text: str) -> None:
     with pytest.raises(InputError, match="--split"):
         parse_shares(text)

@@ -1,4 +1,4 @@
-"""The engines that come with the program keep the contract of engines."""
+"""The built-in engines pass the contract tests of engines."""
 
 import pytest
 
@@ -7,5 +7,5 @@ from plogicnet.config import ENGINES
 
 
 @pytest.mark.parametrize(("name", "examples"), [("native", 60), ("sql", 12)])
-def test_the_contract(name: str, examples: int) -> None:
+def test_built_in_engines_pass_the_contract(name: str, examples: int) -> None:
     check_engine(ENGINES.get(name), examples)

@@ -1,4 +1,4 @@
-"""RuleScores against loops over dictionaries."""
+"""RuleScores, compared with loops over dictionaries."""
 
 import math
 
@@ -12,13 +12,13 @@ from reference import Triple, as_set, triples
 
 ENTITIES, RELATIONS = 4, 3
 rows = st.lists(triples(ENTITIES, RELATIONS), max_size=16)
-# p_w is 0.5 at 0, and every log-odds here is well away from it or exactly on it
+# p_w is 0.5 at log-odds 0; all values are exactly 0 or far from it
 odds = st.sampled_from([-2.0, -0.5, 0.0, 0.5, 2.0])
 
 
 @st.composite
 def rule_scores(draw: st.DrawFn) -> tuple[RuleScores, dict[Triple, float]]:
-    """What a rule model says, and the same as a dictionary of the reached triples."""
+    """Draw rule scores, and the log-odds of the concluded triples as a dictionary."""
     reached = TripleSet.of(draw(rows), ENTITIES)
     values = draw(st.lists(odds, min_size=len(reached), max_size=len(reached)))
     base = np.array(draw(st.lists(odds, min_size=RELATIONS, max_size=RELATIONS)))
@@ -31,11 +31,11 @@ def rule_scores(draw: st.DrawFn) -> tuple[RuleScores, dict[Triple, float]]:
 
 @settings(max_examples=100, deadline=None)
 @given(rule_scores(), rows)
-def test_of_triples(case: tuple[RuleScores, dict[Triple, float]], asked: list[Triple]) -> None:
+def test_of_triples(case: tuple[RuleScores, dict[Triple, float]], queries: list[Triple]) -> None:
     scores, known = case
-    found, reached = scores.of_triples(as_triples(asked))
-    assert found.tolist() == [known.get(v, scores.base[v[1]]) for v in asked]
-    assert reached.tolist() == [v in known for v in asked]
+    log_odds, reached = scores.of_triples(as_triples(queries))
+    assert log_odds.tolist() == [known.get(v, scores.base[v[1]]) for v in queries]
+    assert reached.tolist() == [v in known for v in queries]
 
 
 @settings(max_examples=100, deadline=None)
@@ -60,7 +60,7 @@ def test_of_queries(case: tuple[RuleScores, dict[Triple, float]], queries: list[
 @settings(max_examples=100, deadline=None)
 @given(rule_scores())
 def test_forbidden(case: tuple[RuleScores, dict[Triple, float]]) -> None:
-    """Self-loops of a constrained relation, but for those observed and those that rules give p_w ≥ 0.5."""
+    """Self-loops of a constrained relation, except observed triples and triples with p_w ≥ 0.5."""
     scores, known = case
     everything = [(h, r, t) for h in range(ENTITIES) for r in range(RELATIONS) for t in range(ENTITIES)]
     expected = []

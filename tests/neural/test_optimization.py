@@ -1,4 +1,4 @@
-"""The loop: validation, early stopping, checkpoints, Ctrl-C and a real kill."""
+"""The training loop: validation, early stopping, checkpoints, Ctrl-C and a killed process."""
 
 import json
 import logging
@@ -17,11 +17,11 @@ import torch
 from safetensors import safe_open
 
 from interrupting import interrupted_at
-from plogicnet.neural.checkpoint import earlier
+from plogicnet.neural.checkpoint import previous_path
 from plogicnet.neural.protocol import Checkpoint, Examples
 from plogicnet.neural.vectors.model import VectorModel
 from plogicnet.neural.vectors.settings import VectorSettings
-from plogicnet.support.progress import Advance, silent
+from plogicnet.support.progress import Advance, no_progress
 
 CHAIN = np.array([(i, 0, i + 1) for i in range(9)], dtype=np.int64)
 EXAMPLES = Examples.of(CHAIN)
@@ -37,37 +37,37 @@ def steps_done(path: Path) -> int:
         return int(json.loads(file.metadata()["place"])["step"])
 
 
-def last_kept(path: Path) -> int:
-    """The step that a training can go on from; between two checkpoints the earlier one stands alone for a moment."""
-    for file in (path, earlier(path)):
-        with suppress(OSError, RuntimeError):  # safetensors has the second for a file that is not there
+def resumable_step(path: Path) -> int:
+    """Return the step that a training can resume from; during a write only the previous checkpoint may exist."""
+    for file in (path, previous_path(path)):
+        with suppress(OSError, RuntimeError):  # safetensors raises RuntimeError if the file does not exist
             return steps_done(file)
     return 0
 
 
 def test_the_best_parameters_are_kept() -> None:
-    figures = iter([0.1, 0.4, 0.2, 0.3])
+    metrics = iter([0.1, 0.4, 0.2, 0.3])
     seen: list[torch.Tensor] = []
     model = model_of(steps=18, validate_every=5)
 
     def validate() -> float:
         seen.append(model.entity.detach().clone())
-        return next(figures)
+        return next(metrics)
 
     model.fit(EXAMPLES, 0, validate=validate)
-    assert len(seen) == 4, "at steps 5, 10, 15, and at the end"
+    assert len(seen) == 4, "at steps 5, 10, 15, and after the last step"
     assert torch.equal(model.entity, seen[1])
 
 
-@pytest.mark.parametrize(("patience", "looks"), [(1, 2), (2, 5), (3, 6), (10, 8)])
-def test_training_stops_after_so_many_looks_without_gain(patience: int, looks: int) -> None:
-    figures = [0.5, 0.5, 0.6, 0.1, 0.4, 0.5, 0.0, 0.6]
-    given = iter(figures)
-    model_of(steps=8, validate_every=1, patience=patience).fit(EXAMPLES, 0, validate=lambda: next(given))
-    assert list(given) == figures[looks:]
+@pytest.mark.parametrize(("patience", "validations"), [(1, 2), (2, 5), (3, 6), (10, 8)])
+def test_training_stops_after_patience_validations_without_improvement(patience: int, validations: int) -> None:
+    metrics = [0.5, 0.5, 0.6, 0.1, 0.4, 0.5, 0.0, 0.6]
+    remaining = iter(metrics)
+    model_of(steps=8, validate_every=1, patience=patience).fit(EXAMPLES, 0, validate=lambda: next(remaining))
+    assert list(remaining) == metrics[validations:]
 
 
-def test_validation_changes_nothing_but_what_is_kept() -> None:
+def test_validation_does_not_change_the_training() -> None:
     rising = iter(range(100))
     plain, validated = model_of(steps=20), model_of(steps=20, validate_every=3)
     plain.fit(EXAMPLES, 0)
@@ -75,7 +75,7 @@ def test_validation_changes_nothing_but_what_is_kept() -> None:
     assert torch.equal(plain.entity, validated.entity)
 
 
-def test_never_validating_does_not_ask() -> None:
+def test_validate_every_zero_never_validates() -> None:
     def validate() -> float:
         raise AssertionError
 
@@ -83,7 +83,7 @@ def test_never_validating_does_not_ask() -> None:
 
 
 @pytest.mark.parametrize("change", ["seed", "settings", "examples", "weights", "negatives"])
-def test_a_checkpoint_of_another_training_is_left_aside_with_a_word(
+def test_a_checkpoint_of_another_training_is_ignored_with_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, change: str
 ) -> None:
     checkpoint = Checkpoint(tmp_path / "c.safetensors")
@@ -94,28 +94,28 @@ def test_a_checkpoint_of_another_training_is_left_aside_with_a_word(
     negatives = CHAIN[:, [2, 1, 0]] if change == "negatives" else CHAIN[:0]
     examples = Examples(other, weights, negatives)
     seed = 1 if change == "seed" else 0
-    alone, beside = model_of(**settings), model_of(**settings)
-    alone.fit(examples, seed)
+    expected, resumed = model_of(**settings), model_of(**settings)
+    expected.fit(examples, seed)
     with caplog.at_level(logging.WARNING):
-        beside.fit(examples, seed, checkpoint=checkpoint)
-    assert torch.equal(alone.entity, beside.entity)
+        resumed.fit(examples, seed, checkpoint=checkpoint)
+    assert torch.equal(expected.entity, resumed.entity)
     assert "another training" in caplog.text
 
 
-def test_a_warm_start_from_elsewhere_is_another_training(tmp_path: Path) -> None:
+def test_a_warm_start_from_other_parameters_is_another_training(tmp_path: Path) -> None:
     checkpoint = Checkpoint(tmp_path / "c.safetensors")
-    first, second, alone = model_of(steps=6), model_of(steps=6), model_of(steps=6)
+    first, second, expected = model_of(steps=6), model_of(steps=6), model_of(steps=6)
     first.fit(EXAMPLES, 0)
     first.fit(EXAMPLES, 5, warm=True, checkpoint=checkpoint)
-    for model in (second, alone):
+    for model in (second, expected):
         model.fit(EXAMPLES, 1)
     second.fit(EXAMPLES, 5, warm=True, checkpoint=checkpoint)
-    alone.fit(EXAMPLES, 5, warm=True)
-    assert torch.equal(second.entity, alone.entity)
+    expected.fit(EXAMPLES, 5, warm=True)
+    assert torch.equal(second.entity, expected.entity)
 
 
 @pytest.mark.parametrize("content", [b"", b"not a checkpoint at all"])
-def test_a_file_that_is_no_checkpoint_is_left_aside_with_a_word(
+def test_a_damaged_checkpoint_is_ignored_with_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, content: bytes
 ) -> None:
     path = tmp_path / "c.safetensors"
@@ -126,7 +126,7 @@ def test_a_file_that_is_no_checkpoint_is_left_aside_with_a_word(
     assert steps_done(path) == 3
 
 
-def test_a_second_fit_with_the_checkpoint_of_the_first_does_no_step(tmp_path: Path) -> None:
+def test_a_second_fit_with_a_complete_checkpoint_performs_no_steps(tmp_path: Path) -> None:
     checkpoint = Checkpoint(tmp_path / "new" / "c.safetensors")
     first, second = model_of(steps=200), model_of(steps=200)
     first.fit(EXAMPLES, 0, checkpoint=checkpoint)
@@ -148,8 +148,8 @@ def test_a_second_fit_with_the_checkpoint_of_the_first_does_no_step(tmp_path: Pa
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_ctrl_c_lets_the_step_end_and_writes_where_it_was(number: signal.Signals, tmp_path: Path) -> None:
-    """And so does SIGTERM, where the program has it do the same."""
+def test_a_signal_ends_training_after_the_step_and_writes_a_checkpoint(number: signal.Signals, tmp_path: Path) -> None:
+    """Also for SIGTERM, if its handler is the one of Ctrl-C."""
     before = signal.signal(number, signal.default_int_handler)
     path = tmp_path / "c.safetensors"
     model, whole = model_of(steps=300), model_of(steps=300)
@@ -163,9 +163,9 @@ def test_ctrl_c_lets_the_step_end_and_writes_where_it_was(number: signal.Signals
             done += units
             if done == 150:
                 os.kill(os.getpid(), number)
-            assert note.startswith("loss"), "the interrupt waits"
+            assert note.startswith("loss"), "the interrupt is deferred"
 
-        with silent(step, total):
+        with no_progress(step, total):
             yield advance
 
     with pytest.raises(KeyboardInterrupt):
@@ -178,7 +178,7 @@ def test_ctrl_c_lets_the_step_end_and_writes_where_it_was(number: signal.Signals
     assert torch.equal(model.entity, whole.entity)
 
 
-def test_an_error_on_the_way_leaves_the_last_checkpoint(tmp_path: Path) -> None:
+def test_an_error_during_training_keeps_the_last_checkpoint(tmp_path: Path) -> None:
     path = tmp_path / "c.safetensors"
     with pytest.raises(RuntimeError):
         model_of(steps=300).fit(
@@ -205,21 +205,21 @@ VectorModel(10, 1, settings).fit(Examples.of(chain), 0, checkpoint=Checkpoint(Pa
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGKILL")
-def test_a_killed_process_is_taken_up_to_the_same_bits(tmp_path: Path) -> None:
+def test_a_killed_process_resumes_to_the_same_bits(tmp_path: Path) -> None:
     path = tmp_path / "c.safetensors"
     child = subprocess.Popen([sys.executable, "-c", CHILD, str(path)])
     try:
         for _ in range(600):
-            if last_kept(path) >= 30:
+            if resumable_step(path) >= 30:
                 break
             assert child.poll() is None
             time.sleep(0.1)
     finally:
         child.send_signal(signal.SIGKILL)
         child.wait()
-    reached = last_kept(path)
-    assert 30 <= reached < 100_000, "it was killed on the way"
-    # both are looked at a little later than where the first was killed
+    reached = resumable_step(path)
+    assert 30 <= reached < 100_000, "it was killed during training"
+    # compare both a few steps after the kill
     model, whole = (
         VectorModel(
             10,
@@ -229,8 +229,10 @@ def test_a_killed_process_is_taken_up_to_the_same_bits(tmp_path: Path) -> None:
         for _ in range(2)
     )
     stop = -(-(reached + 60) // 50) * 50
-    for one, file, before in ((model, path, reached), (whole, tmp_path / "whole.safetensors", 0)):
+    for trained, file, before in ((model, path, reached), (whole, tmp_path / "whole.safetensors", 0)):
         with pytest.raises(KeyboardInterrupt):
-            one.fit(EXAMPLES, 0, progress=interrupted_at(stop - before, KeyboardInterrupt), checkpoint=Checkpoint(file))
+            trained.fit(
+                EXAMPLES, 0, progress=interrupted_at(stop - before, KeyboardInterrupt), checkpoint=Checkpoint(file)
+            )
         assert steps_done(file) == stop
     assert all(torch.equal(p, whole.parameters[name]) for name, p in model.parameters.items())

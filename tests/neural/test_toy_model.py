@@ -1,4 +1,4 @@
-"""A model from outside the package keeps the contract; it scores new entities and has no table."""
+"""The contract of neural models for a model from outside the package, which scores new entities and has no tables."""
 
 from pathlib import Path
 
@@ -7,6 +7,6 @@ from plogicnet.config import Config
 from toy_modules import toy
 
 
-def test_the_contract(tmp_path: Path) -> None:
+def test_the_toy_model_fulfils_the_contract(tmp_path: Path) -> None:
     module = toy("toy_model")
     check_model(lambda graph: module.MESSAGES.make(graph, Config()), tmp_path)

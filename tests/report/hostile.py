@@ -1,4 +1,4 @@
-"""A graph whose names attack whoever shows them."""
+"""A graph with hostile names: HTML, scripts, control characters, right-to-left text and long names."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""Reads a page as a browser would: its elements, its texts, its tables; an element that is not closed is an error."""
+"""A strict HTML parser for tests: unclosed elements and duplicate attributes are errors."""
 
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
@@ -13,7 +13,7 @@ class Element:
     children: "list[Element | str]" = field(default_factory=list)
 
     def all(self, name: str, class_: str | None = None) -> "list[Element]":
-        """The elements of a name, in their order."""
+        """Return all elements with a name, in document order."""
         inner = [child for child in self.children if isinstance(child, Element)]
         found = [self] if self.name == name and class_ in (None, self.attributes.get("class")) else []
         return found + [e for child in inner for e in child.all(name, class_)]
@@ -26,7 +26,7 @@ class Element:
         return next(e for e in self.all("section") if e.attributes.get("id") == anchor)
 
     def rows(self) -> list[list[str]]:
-        """The cells of a table's body."""
+        """Return the texts of the cells in the table body."""
         return [[cell.text for cell in row.all("td")] for row in self.all("tbody")[0].all("tr")]
 
 
@@ -37,13 +37,13 @@ class _Reader(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         element = Element(tag, dict(attrs))
-        assert len(element.attributes) == len(attrs), f"an attribute of {tag} stands twice"
+        assert len(element.attributes) == len(attrs), f"{tag} has a duplicate attribute"
         self.open[-1].children.append(element)
         if tag not in VOID:
             self.open.append(element)
 
     def handle_endtag(self, tag: str) -> None:
-        assert self.open[-1].name == tag, f"</{tag}> where {self.open[-1].name} is open"
+        assert self.open[-1].name == tag, f"</{tag}> closes {self.open[-1].name}"
         self.open.pop()
 
     def handle_data(self, data: str) -> None:
@@ -58,6 +58,6 @@ def read(page: str) -> Element:
     return reader.open[0]
 
 
-def everything(element: Element) -> list[Element]:
+def descendants(element: Element) -> list[Element]:
     inner = [child for child in element.children if isinstance(child, Element)]
-    return [*inner, *(e for child in inner for e in everything(child))]
+    return [*inner, *(e for child in inner for e in descendants(child))]

@@ -1,4 +1,4 @@
-"""The report of real small runs: all that it must show, true to the run's own files, harmless whatever the names."""
+"""Reports of small runs: their numbers equal those of the run's files, and hostile names are harmless."""
 
 import base64
 import hashlib
@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from hostile import HEBREW, IMAGE, LONG, SCRIPT, hostile_graph
-from reading import Element, everything, read
+from reading import Element, descendants, read
 
 from calling import Call
 from plogicnet.config import Config
@@ -24,7 +24,7 @@ from plogicnet.report.page import changed_settings
 from small import family_rows, fitted, small_graph
 
 SECTIONS = ["data", "ranking", "probabilities", "rules", "surprises", "mistakes", "settings", "timings"]
-NAMES = {
+TITLES = {
     "neural": "neural model alone",
     "rules": "rules alone",
     "plogicnet": "pLogicNet",
@@ -35,7 +35,7 @@ Make = Callable[..., Path]
 
 @pytest.fixture(scope="module")
 def make(tmp_path_factory: pytest.TempPathFactory) -> Make:
-    """Trains, and gives the run directory."""
+    """Return a function that trains a model and returns its run directory."""
 
     def train(values: dict[str, object] | None = None, graph: KnowledgeGraph | None = None) -> Path:
         run = tmp_path_factory.mktemp("runs") / "run"
@@ -60,9 +60,9 @@ def page(run: Path) -> Element:
 
 
 def assert_harmless(text: str) -> Element:
-    """Closed elements, no script, no handler, nothing from elsewhere, and a policy that allows its own style alone."""
+    """Assert that the page has no scripts, handlers or external content, and allows only its own style sheet."""
     page = read(text)
-    for element in everything(page):
+    for element in descendants(page):
         assert element.name not in {
             "script",
             "img",
@@ -93,7 +93,7 @@ def assert_harmless(text: str) -> Element:
     return page
 
 
-def test_ranks_are_told_as_bins(page: Element) -> None:
+def test_ranks_are_shown_in_bins(page: Element) -> None:
     ranks = page.section("ranking").all("figure")[1]
     assert [t.text for t in ranks.all("text", "middle")] == ["1", "2–3", "4–10", "11–30"]
 
@@ -103,11 +103,11 @@ def metrics_of(run: Path) -> dict[str, Any]:
     return metrics
 
 
-def test_every_section_is_there_and_nothing_from_elsewhere(run: Path) -> None:
+def test_the_page_has_all_sections_and_figures(run: Path) -> None:
     page = assert_harmless(page_of(run))
     ranking, rules = page.section("ranking"), page.section("rules")
-    assert [f.all("h3")[0].text for f in ranking.all("figure")] == ["EM iterations", "Where the truth stands"]
-    titles = ["Precision against learned weight", "Hidden triples accepted"]
+    assert [f.all("h3")[0].text for f in ranking.all("figure")] == ["EM iterations", "Ranks of the correct answers"]
+    titles = ["Precision and learned weight", "Accepted hidden triples"]
     assert [f.all("h3")[0].text for f in rules.all("figure")] == titles
     assert page.section("probabilities").all("figure")
     assert page.section("surprises").all("article")
@@ -116,11 +116,11 @@ def test_every_section_is_there_and_nothing_from_elsewhere(run: Path) -> None:
     assert all(figure.all("svg") for figure in page.all("figure"))
 
 
-def test_figures_are_those_of_the_metrics(run: Path, page: Element) -> None:
+def test_tables_and_plots_have_the_values_of_metrics_json(run: Path, page: Element) -> None:
     test = metrics_of(run)["test"]
-    expected = [[name, *(m.show(test[system][m.key]) for m in columns())] for system, name in NAMES.items()]
+    expected = [[name, *(m.show(test[system][m.key]) for m in columns())] for system, name in TITLES.items()]
     ranking = page.section("ranking")
-    assert ranking.all("table", "systems")[0].rows() == expected
+    assert ranking.all("table", "rankings")[0].rows() == expected
     by_category, by_relation = (table.rows() for table in ranking.all("table", "groups"))
     for rows, key in ((by_category, "by_category"), (by_relation, "by_relation")):
         assert {row[0] for row in rows} == set(test["plogicnet*"][key])
@@ -130,18 +130,18 @@ def test_figures_are_those_of_the_metrics(run: Path, page: Element) -> None:
     quality = test["calibration"]
     assert page.section("probabilities").all("table")[0].rows() == [
         ["calibrated", f"{quality['brier']:.4f}", f"{quality['ece']:.4f}"],
-        ["before", f"{quality['uncalibrated']['brier']:.4f}", f"{quality['uncalibrated']['ece']:.4f}"],
+        ["uncalibrated", f"{quality['uncalibrated']['brier']:.4f}", f"{quality['uncalibrated']['ece']:.4f}"],
     ]
     dots = page.section("probabilities").all("circle")
     assert [d.attributes["cx"] for d in dots] == [f"{100 * p['predicted']:.2f}%" for p in quality["curve"]]
 
 
-def test_history_timings_and_rules_are_those_of_the_run(run: Path, page: Element) -> None:
+def test_history_timings_and_rules_equal_the_files_of_the_run(run: Path, page: Element) -> None:
     history = [json.loads(line) for line in (run / "history.jsonl").read_text().splitlines()]
-    said = [t.text for t in page.section("ranking").all("figure")[0].all("title")]
+    tooltips = [t.text for t in page.section("ranking").all("figure")[0].all("title")]
     for line in history:
-        for system, figures in line["valid"].items():
-            assert f"{NAMES[system]}: {figures['mrr']:.3f}" in said
+        for system, metrics in line["valid"].items():
+            assert f"{TITLES[system]}: {metrics['mrr']:.3f}" in tooltips
     accepted = [t.text for t in page.section("rules").all("figure")[1].all("title")]
     for line in history:
         assert f"{line['accepted']:,} accepted" in accepted
@@ -158,7 +158,7 @@ def test_history_timings_and_rules_are_those_of_the_run(run: Path, page: Element
         assert row[2] == f"{float(rule['precision']):.2f} {rule['hits']} of {rule['support']}"
 
 
-def test_settings_that_differ_stand_first(run: Path, page: Element) -> None:
+def test_settings_that_differ_from_the_defaults_are_listed(run: Path, page: Element) -> None:
     config = Config().with_file(run / "config.yaml")
     rows = page.section("settings").all("table")[0].rows()
     assert [tuple(row) for row in rows] == list(changed_settings(config))
@@ -171,24 +171,24 @@ def test_the_same_run_gives_the_same_page(run: Path) -> None:
     assert page_of(run) == page_of(run)
 
 
-def test_hostile_names_are_text(make: Make) -> None:
+def test_hostile_names_are_shown_as_text(make: Make) -> None:
     text = page_of(make(graph=hostile_graph()))
     page = assert_harmless(text)
     shown = page.text
     assert IMAGE in shown
     assert SCRIPT[:60] in shown
     assert HEBREW in shown
-    assert LONG not in text  # cut
+    assert LONG not in text  # truncated
     assert "x" * 89 + "…" in shown
     assert page.all("h1")[0].all("bdi")[0].text == "<script>graph</script>"
-    for element in page.all("bdi"):  # a name that runs from right to left turns nothing around it
+    for element in page.all("bdi"):  # right-to-left names are isolated
         assert len(element.text) <= 200
     assert not [c for c in text if ord(c) < 32 and c not in "\n\t"]
     assert "\u202e" not in page.section("data").text
     assert len(text) < 2_000_000
 
 
-def test_labels_are_shown_and_names_kept_as_titles(make: Make) -> None:
+def test_labels_are_shown_with_names_as_tooltips(make: Make) -> None:
     labels = {"sibling": "is a sibling of", "a0": "Ada", "a1": "Al"}
     page = assert_harmless(page_of(make(graph=replace(small_graph(), labels=labels))))
     titles = {e.text: e.attributes.get("title") for e in page.all("bdi")}
@@ -199,26 +199,28 @@ def test_labels_are_shown_and_names_kept_as_titles(make: Make) -> None:
 def test_without_a_neural_model(make: Make) -> None:
     page = assert_harmless(page_of(make({"em.neural": False})))
     assert [row[0] for row in page.section("ranking").all("table")[0].rows()] == ["rules alone", "pLogicNet*"]
-    assert "neural model says yes" not in page.section("surprises").text
+    assert "Supported by the neural model" not in page.section("surprises").text
     assert page.section("surprises").all("article")
-    assert "q" not in [e.text for e in page.all("dt")]
+    assert "neural model alone (q)" not in [e.text for e in page.all("dt")]
 
 
-@pytest.mark.parametrize(("system", "own"), [("blp", "BLP (rules alone)"), ("nne_aer", "NNE-AER (neural model alone)")])
-def test_the_line_of_another_system_has_its_name(make: Make, system: str, own: str) -> None:
+@pytest.mark.parametrize(
+    ("system", "title"), [("blp", "BLP (rules alone)"), ("nne_aer", "NNE-AER (neural model alone)")]
+)
+def test_another_system_has_its_own_title(make: Make, system: str, title: str) -> None:
     page = assert_harmless(page_of(make({"system": system})))
     tables = page.section("ranking").all("table")
-    assert [row[0] for row in tables[0].rows() if "(" in row[0]] == [own]
-    assert own in tables[1].text
-    assert own in page.all("header")[0].text
-    assert "neural model and rules together" not in page.all("header")[0].text  # λ is 0
+    assert [row[0] for row in tables[0].rows() if "(" in row[0]] == [title]
+    assert title in tables[1].text
+    assert title in page.all("header")[0].text
+    assert "combines the neural model and the rules" not in page.all("header")[0].text  # λ is 0
 
 
-def test_facts_of_test_compete_on_valid_and_that_is_said(make: Make, page: Element) -> None:
-    assert "Facts of test compete" in page.section("ranking").text
+def test_the_caption_explains_that_test_triples_compete_on_valid(make: Make, page: Element) -> None:
+    assert "answers that are in test count as wrong" in page.section("ranking").text
     rows = family_rows()
     untested = read(page_of(make(graph=KnowledgeGraph.from_names(rows[:86], rows[86:102], name="untested"))))
-    assert "compete" not in untested.section("ranking").text
+    assert "count as wrong" not in untested.section("ranking").text
 
 
 def test_without_rules(make: Make) -> None:
@@ -228,15 +230,15 @@ def test_without_rules(make: Make) -> None:
     assert not page.section("rules").all("figure")
 
 
-def test_without_rules_and_a_neural_model_nothing_is_claimed(make: Make) -> None:
+def test_without_rules_and_a_neural_model_all_answers_are_tied(make: Make) -> None:
     page = assert_harmless(page_of(make({"em.neural": False, "rules.min_support": 10**6})))
     assert "neural model alone" not in page.section("rules").text
-    assert "neural model and rules together" not in page.text
+    assert "combines the neural model and the rules" not in page.text
     for section in ("rules", "surprises"):
-        assert "nothing tells one answer from another" in page.section(section).text
+        assert "all answers are tied" in page.section(section).text
 
 
-def test_in_the_mean_contributions_are_shares(make: Make) -> None:
+def test_with_the_mean_contributions_use_shares_of_groundings(make: Make) -> None:
     page = assert_harmless(page_of(make({"mln.aggregate": "mean"})))
     pattern = re.compile(r" weight (-?[\d.]+), ([\d,]+) of the ([\d,]+) groundings?$")
     found = 0
@@ -244,18 +246,26 @@ def test_in_the_mean_contributions_are_shares(make: Make) -> None:
         for item in (e for e in term.children if isinstance(e, Element)):
             small = [s for s in item.all("small") if "weight" in s.text]
             if small:
-                weight, own, every = (float(x) for x in pattern.findall(small[0].text)[0])
-                assert float(item.all("span", "term")[0].text) == pytest.approx(weight * own / every, abs=0.011)
-                found += own < every
+                weight, count, total = (float(x) for x in pattern.findall(small[0].text)[0])
+                assert float(item.all("span", "term")[0].text) == pytest.approx(weight * count / total, abs=0.011)
+                found += count < total
     assert found
 
 
-def test_probabilities_are_told_as_the_curve_shows_them(run: Path, page: Element) -> None:
+def test_the_text_describes_the_reliability_curve(run: Path, page: Element) -> None:
     curve = metrics_of(run)["test"]["calibration"]["curve"]
     below = sum(p["true"] < p["predicted"] - 0.005 for p in curve)
-    said = page.section("probabilities").text
-    assert f"In {below} of the {len(curve)} groups" in said if below else "In every group" in said
-    assert "same triples" not in said
+    text = page.section("probabilities").text
+    assert f"In {below} of {len(curve)} groups" in text if below else "In every group" in text
+    assert "too optimistic" not in text
+
+
+def test_probabilities_are_decimals_with_three_digits(page: Element) -> None:
+    shown = [e.text for name in ("surprises", "mistakes") for e in page.section(name).all("dd")]
+    assert shown
+    assert all(re.fullmatch(r"0\.\d{3}|<0\.001|>0\.999", text) for text in shown)
+    figure = page.section("probabilities").all("figure")[0]
+    assert "%" not in "".join(label.text for label in figure.all("text"))
 
 
 def test_without_a_test_split(make: Make) -> None:
@@ -264,35 +274,35 @@ def test_without_a_test_split(make: Make) -> None:
     page = assert_harmless(page_of(run))
     valid = metrics_of(run)["valid"]
     assert page.section("ranking").all("table")[0].rows()[-1][1] == f"{valid['plogicnet*']['mrr']:.3f}"
-    assert "fitted on these same triples" in page.section("probabilities").text
-    assert "6 training triples were set aside" in page.section("data").text
+    assert "which this check uses as well" in page.section("probabilities").text
+    assert "6 training triples were held out" in page.section("data").text
 
 
 def test_with_nothing_held_out(make: Make) -> None:
     graph = KnowledgeGraph.from_names([("anna", "knows", "ben")], name="one")
     page = assert_harmless(page_of(make({"neural.steps": 1, "neural.batch": 1}, graph)))
-    assert "nothing" in page.section("ranking").text
-    assert "nothing" in page.section("mistakes").text
+    assert "no valid or test split" in page.section("ranking").text
+    assert "no valid or test split" in page.section("mistakes").text
 
 
 def test_the_command(run: Path, tmp_path: Path, call: Call) -> None:
     out = tmp_path / "family.html"
-    code, said, progress = call("report", run, "--out", out, "--device", "cpu", "--threads", 1)
-    assert (code, said) == (0, f"report written to {out}\n")
-    assert "ranking test" in progress
+    code, stdout, stderr = call("report", run, "--out", out, "--device", "cpu", "--threads", 1)
+    assert (code, stdout) == (0, f"Report written to {out}.\n")
+    assert "ranking test" in stderr
     assert_harmless(out.read_text(encoding="utf-8"))
-    code, said, _ = call("report", run, "--json")
-    assert (code, json.loads(said)) == (0, {"report": str(run / "report.html")})
+    code, stdout, _ = call("report", run, "--json")
+    assert (code, json.loads(stdout)) == (0, {"report": str(run / "report.html")})
     assert (run / "report.html").read_text() == out.read_text()
 
 
-def test_what_is_refused(run: Path, tmp_path: Path, call: Call) -> None:
-    code, _, said = call("report", tmp_path / "nowhere")
-    assert (code, "no run at" in said) == (2, True)
-    code, _, said = call("report", run, "--out", tmp_path / "no" / "where.html")
-    assert (code, "there is no directory" in said) == (2, True)
-    code, _, said = call("report", run, "--out", tmp_path)
-    assert (code, "a directory is there" in said) == (2, True)
+def test_invalid_paths_are_rejected(run: Path, tmp_path: Path, call: Call) -> None:
+    code, _, stderr = call("report", tmp_path / "nowhere")
+    assert (code, "no run at" in stderr) == (2, True)
+    code, _, stderr = call("report", run, "--out", tmp_path / "no" / "where.html")
+    assert (code, "does not exist" in stderr) == (2, True)
+    code, _, stderr = call("report", run, "--out", tmp_path)
+    assert (code, "is a directory" in stderr) == (2, True)
 
 
 def test_help_loads_neither_torch_nor_the_report() -> None:

@@ -1,4 +1,4 @@
-"""The report in a real browser: nothing is asked of the network, nothing is complained of, nothing hostile runs."""
+"""The report in a real browser: no network requests, no console messages, no scripts."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,14 +36,14 @@ def browser() -> Iterator[Any]:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1100, 360])
-def test_quiet_alone_and_within_its_width(browser: Any, page: Path, scheme: str, width: int) -> None:
+def test_no_requests_no_messages_and_no_horizontal_scrolling(browser: Any, page: Path, scheme: str, width: int) -> None:
     context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 800})
     tab = context.new_page()
-    said: list[str] = []
-    asked: list[str] = []
-    tab.on("console", lambda message: said.append(message.text))
-    tab.on("pageerror", lambda error: said.append(str(error)))
-    tab.on("request", lambda request: asked.append(request.url))
+    messages: list[str] = []
+    requests: list[str] = []
+    tab.on("console", lambda message: messages.append(message.text))
+    tab.on("pageerror", lambda error: messages.append(str(error)))
+    tab.on("request", lambda request: requests.append(request.url))
     tab.goto(page.as_uri())
     title = tab.title()
     for summary in tab.query_selector_all("summary")[:5]:
@@ -52,10 +52,10 @@ def test_quiet_alone_and_within_its_width(browser: Any, page: Path, scheme: str,
     assert tab.url == page.as_uri() + "#mistakes"
     assert tab.title() == title
     assert title.endswith("plogicnet report")
-    assert said == []
-    assert asked == [page.as_uri()]
+    assert messages == []
+    assert requests == [page.as_uri()]
     assert tab.evaluate("document.querySelectorAll('img, script, iframe').length") == 0
     assert tab.evaluate("document.documentElement.scrollWidth") <= width
     light = tab.evaluate("getComputedStyle(document.body).backgroundColor.match(/\\d+/)[0] > 127")
-    assert light == (scheme == "light")  # the style is in force, its hash being that of the policy
+    assert light == (scheme == "light")  # the policy allows the style sheet
     context.close()

@@ -1,4 +1,4 @@
-"""Trainings that begin alike share the first E-step, and end as they would without; inspection changes nothing."""
+"""The cache of the first E-step and the inspection of test ranks do not change a training."""
 
 import json
 from collections.abc import Mapping
@@ -11,10 +11,10 @@ import pytest
 from plogicnet import PLogicNet
 from plogicnet.config import Config
 from plogicnet.graph import KnowledgeGraph
-from plogicnet.support.progress import Clock
+from plogicnet.support.progress import Timer
 from plogicnet.training.hooks import Hooks
 from plogicnet.training.state import Outcome
-from reproduction.first_e_step import SAVED, fit_or_load
+from reproduction.first_e_step import MODEL_FILE, fit_or_load
 from reproduction.inspection import rank_test
 from small import SMALL, small_graph
 from stopping import StoppedError, different, stop_at
@@ -26,24 +26,24 @@ def config_of(values: Mapping[str, object]) -> Config:
     return Config().with_values({**SMALL, **values})
 
 
-def sharing(cache: Path) -> Hooks:
-    clock = Clock()
-    return Hooks(clock=clock, fit_first=fit_or_load(cache, clock))
+def hooks_with_cache(cache: Path) -> Hooks:
+    timer = Timer()
+    return Hooks(clock=timer, fit_first=fit_or_load(cache, timer))
 
 
 @pytest.mark.parametrize(
     "values", [{}, SOFTMAX, {"neural.validate_every": 5}], ids=["sampled", "one_vs_all", "validated"]
 )
-def test_a_shared_first_e_step_changes_nothing(tmp_path: Path, values: dict[str, object]) -> None:
-    """The rules differ, the first E-step does not; the second training loads it, and a damaged one is trained again."""
+def test_shared_first_e_step_does_not_change_the_run(tmp_path: Path, values: dict[str, object]) -> None:
+    """Trainings that differ only in their rules share the first E-step; a damaged cache file is trained again."""
     cache, graph = tmp_path / "cache", small_graph()
-    PLogicNet(config_of(values)).fit(graph, out=tmp_path / "first", hooks=sharing(cache))
+    PLogicNet(config_of(values)).fit(graph, out=tmp_path / "first", hooks=hooks_with_cache(cache))
     other = config_of({**values, "rules.patterns": ["inverse"]})
-    PLogicNet(other).fit(graph, out=tmp_path / "loaded", hooks=sharing(cache))
+    PLogicNet(other).fit(graph, out=tmp_path / "loaded", hooks=hooks_with_cache(cache))
     PLogicNet(other).fit(graph, out=tmp_path / "alone")
-    (saved,) = cache.glob(f"*/{SAVED}")
+    (saved,) = cache.glob(f"*/{MODEL_FILE}")
     saved.write_bytes(saved.read_bytes()[:-1] + b"x")
-    again = PLogicNet(other).fit(graph, out=tmp_path / "again", hooks=sharing(cache))
+    again = PLogicNet(other).fit(graph, out=tmp_path / "again", hooks=hooks_with_cache(cache))
     timings = [json.loads((tmp_path / name / "timings.json").read_text()) for name in ("first", "loaded", "alone")]
     assert [("e_step_shared" in t) for t in (*timings, again.seconds)] == [False, True, False, False]
     assert different(tmp_path / "loaded", tmp_path / "alone") == []
@@ -51,35 +51,38 @@ def test_a_shared_first_e_step_changes_nothing(tmp_path: Path, values: dict[str,
 
 
 @pytest.mark.parametrize("values", [{"seed": 1}, {"neural.vectors.dim": 9}, {"neural.learning_rate": 0.01}])
-def test_trainings_that_begin_otherwise_share_nothing(tmp_path: Path, values: dict[str, object]) -> None:
+def test_other_settings_use_another_cache_entry(tmp_path: Path, values: dict[str, object]) -> None:
     for config in (config_of({}), config_of(values)):
-        PLogicNet(config).fit(small_graph(), hooks=sharing(tmp_path))
-    assert len(list(tmp_path.glob(f"*/{SAVED}"))) == 2
+        PLogicNet(config).fit(small_graph(), hooks=hooks_with_cache(tmp_path))
+    assert len(list(tmp_path.glob(f"*/{MODEL_FILE}"))) == 2
 
 
-def test_other_triples_are_another_beginning(tmp_path: Path) -> None:
+def test_other_triples_use_another_cache_entry(tmp_path: Path) -> None:
     graph, config = small_graph(), config_of({"neural.validate_every": 5})
     moved = np.concatenate([graph.train[-1:], graph.valid])
-    for valid in (graph.valid, moved):  # a triple less, and the same triple in valid
+    for valid in (graph.valid, moved):  # one triple removed, then moved to valid
         fewer = KnowledgeGraph("fewer", graph.entities, graph.relations, graph.train[:-1], valid, graph.test)
-        PLogicNet(config).fit(fewer, hooks=sharing(tmp_path))
-    PLogicNet(config).fit(graph, hooks=sharing(tmp_path))
-    assert len(list(tmp_path.glob(f"*/{SAVED}"))) == 3
+        PLogicNet(config).fit(fewer, hooks=hooks_with_cache(tmp_path))
+    PLogicNet(config).fit(graph, hooks=hooks_with_cache(tmp_path))
+    assert len(list(tmp_path.glob(f"*/{MODEL_FILE}"))) == 3
 
 
-def test_test_ranks_are_in_the_history_and_decide_nothing(tmp_path: Path) -> None:
+def test_test_ranks_are_recorded_and_do_not_change_the_run(tmp_path: Path) -> None:
     config, graph = config_of({"em.iterations": 3, "em.patience": 1}), small_graph()
     PLogicNet(config).fit(graph, out=tmp_path / "plain")
     hooks = Hooks(inspect=rank_test(config, "abc1234"))
     PLogicNet(config).fit(graph, out=tmp_path / "inspected", hooks=hooks)
-    assert different(tmp_path / "plain", tmp_path / "inspected") == ["history.jsonl", "metrics.json"]  # its checksum
+    assert different(tmp_path / "plain", tmp_path / "inspected") == [
+        "history.jsonl",
+        "metrics.json",
+    ]  # metrics.json contains the checksum of the history
     lines = [json.loads(line) for line in (tmp_path / "inspected" / "history.jsonl").read_text().splitlines()]
     for line in lines:
         assert line["made"]["commit"] == "abc1234"
         assert set(line["test"]) > {"neural", "plogicnet", "plogicnet*"}
 
 
-def test_a_training_that_was_stopped_keeps_what_was_inspected(tmp_path: Path) -> None:
+def test_resumed_training_keeps_inspected_values(tmp_path: Path) -> None:
     seen: list[int] = []
 
     def inspect(_: KnowledgeGraph, now: Outcome) -> dict[str, Any]:

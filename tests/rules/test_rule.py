@@ -1,4 +1,4 @@
-"""Rules as data: what counts as a chain, which pattern it is, how it is printed."""
+"""Rules: recognition of chains, patterns, and printing."""
 
 import pytest
 from hypothesis import given
@@ -12,7 +12,7 @@ from plogicnet.rules.rule import (
     Step,
     Variable,
     chain_rule,
-    irreflexive,
+    irreflexive_constraint,
 )
 from plogicnet.support.errors import InputError
 
@@ -32,7 +32,7 @@ steps = st.lists(st.builds(Step, st.sampled_from(["a", "b", "c"]), st.booleans()
         ([("a", True)] * 3, "a(X, Y) & a(Y, Z) & a(Z, U) => r(X, U)", "chain"),
     ],
 )
-def test_chain_rules_print_and_are_named(path: list[tuple[str, bool]], text: str, pattern: str) -> None:
+def test_text_and_pattern_of_chain_rules(path: list[tuple[str, bool]], text: str, pattern: str) -> None:
     rule = chain_rule([Step(*step) for step in path], "r")
     assert (str(rule), rule.pattern) == (text, pattern)
 
@@ -42,13 +42,13 @@ def test_variable_names_never_run_out() -> None:
     assert [atom.tail for atom in rule.body] == [Variable(v) for v in ("Y", "Z", "U", "V", "W", "X1", "X2", "X3")]
 
 
-def test_irreflexive() -> None:
-    rule = irreflexive("knows")
+def test_irreflexive_constraint() -> None:
+    rule = irreflexive_constraint("knows")
     assert (str(rule), rule.pattern, rule.chain) == ("=> not knows(X, X)", "irreflexive", None)
 
 
 @given(steps, st.randoms(use_true_random=False))
-def test_a_chain_gives_its_steps_back_in_any_order_of_its_premises(path: list[Step], random: object) -> None:
+def test_chain_is_found_in_any_order_of_the_premises(path: list[Step], random: object) -> None:
     rule = chain_rule(path, "r")
     body = list(rule.body)
     random.shuffle(body)  # type: ignore[attr-defined]
@@ -74,12 +74,12 @@ def test_a_chain_gives_its_steps_back_in_any_order_of_its_premises(path: list[St
     ],
     ids=str,
 )
-def test_what_is_no_chain_is_general(rule: Rule) -> None:
+def test_rules_that_are_not_chains_are_general(rule: Rule) -> None:
     assert (rule.chain, rule.pattern) == (None, "general")
 
 
 @pytest.mark.parametrize(
-    ("name", "shown"),
+    ("name", "text"),
     [
         ("/people/person", "/people/person"),
         ("Paris", '"Paris"'),
@@ -92,8 +92,8 @@ def test_what_is_no_chain_is_general(rule: Rule) -> None:
         ("zoë", "zoë"),
     ],
 )
-def test_names_are_quoted_only_where_needed(name: str, shown: str) -> None:
-    assert str(Constant(name)) == shown
+def test_names_are_quoted_only_if_needed(name: str, text: str) -> None:
+    assert str(Constant(name)) == text
 
 
 def test_a_relation_called_not_is_quoted() -> None:
@@ -101,11 +101,11 @@ def test_a_relation_called_not_is_quoted() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "x", "_X", "X Y", "X)"])
-def test_a_variable_that_could_not_be_read_back_is_refused(name: str) -> None:
-    with pytest.raises(InputError, match="names no variable"):
+def test_invalid_variable_names_raise(name: str) -> None:
+    with pytest.raises(InputError, match="a variable must be a word"):
         Variable(name)
 
 
-def test_a_chain_needs_a_step() -> None:
-    with pytest.raises(InputError, match="at least one"):
+def test_a_chain_without_steps_raises() -> None:
+    with pytest.raises(InputError, match="at least one step"):
         chain_rule([], "r")

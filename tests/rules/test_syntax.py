@@ -1,4 +1,4 @@
-"""The rule syntax: everything printed is read back, and every mistake is shown with a caret."""
+"""The rule syntax: printed rules are parsed back, and errors point at the wrong character."""
 
 import contextlib
 
@@ -15,12 +15,12 @@ from plogicnet.rules.rule import (
     Term,
     Variable,
     chain_rule,
-    irreflexive,
+    irreflexive_constraint,
 )
-from plogicnet.rules.syntax import Statement, parse_rule, parse_rules
+from plogicnet.rules.syntax import MAX_SHOWN_LENGTH, Statement, parse_rule, parse_rules
 from plogicnet.support.errors import InputError
 
-# Lone surrogates too, and often what the syntax itself is made of.
+# Includes lone surrogates. Characters of the syntax are frequent.
 characters = st.characters(exclude_categories=()) | st.sampled_from('(),&=>"#:\\\n\r\t\u2028 notXx1')
 names = st.text(characters, max_size=8) | st.sampled_from(["not", "2.5", "X", "Paris", ""])
 steps = st.lists(st.builds(Step, names, st.booleans()), min_size=1, max_size=10)
@@ -29,7 +29,7 @@ weights = st.floats(allow_nan=False, allow_infinity=False)
 
 @st.composite
 def general_rules(draw: st.DrawFn) -> Rule:
-    """Connected premises over few variables and any constants, and a hypothesis over what they bind."""
+    """Draw a rule with connected premises over few variables and any constants."""
     pool = [Variable(name) for name in ("X", "Y", "Élan", "Z9")]
     bound = [pool[0]]
     body = []
@@ -49,13 +49,13 @@ def chains(path: list[Step], relation: str) -> Rule:
     return chain_rule(path, relation)
 
 
-rules = st.builds(chains, steps, names) | st.builds(irreflexive, names) | general_rules()
+rules = st.builds(chains, steps, names) | st.builds(irreflexive_constraint, names) | general_rules()
 
 
 @given(rules)
-def test_printed_rules_are_read_back(rule: Rule) -> None:
+def test_printed_rules_are_parsed_back(rule: Rule) -> None:
     text = str(rule)
-    text.encode()  # whatever the names, a file can hold it
+    text.encode()  # any name can be written to a file
     assert len(text.splitlines()) == 1
     assert parse_rule(text) == rule
 
@@ -64,7 +64,7 @@ def test_printed_rules_are_read_back(rule: Rule) -> None:
     st.lists(st.tuples(rules, st.none() | weights, st.booleans()), max_size=5),
     st.sampled_from(["\n", "\r\n"]),
 )
-def test_files_are_read_back(lines: list[tuple[Rule, float | None, bool]], newline: str) -> None:
+def test_printed_statements_are_parsed_back(lines: list[tuple[Rule, float | None, bool]], newline: str) -> None:
     text, statements = "# rules" + newline, []
     for i, (rule, weight, fixed) in enumerate(lines):
         prefix = "" if weight is None else f"{'=' if fixed else ''}{weight!r}: "
@@ -74,7 +74,7 @@ def test_files_are_read_back(lines: list[tuple[Rule, float | None, bool]], newli
 
 
 @given(st.text(characters) | st.text(st.sampled_from('aX(),&=>"#:\\ \n2.')))
-def test_any_text_is_read_or_refused(text: str) -> None:
+def test_any_text_parses_or_raises_input_error(text: str) -> None:
     try:
         parse_rules(text, "f")
     except InputError as error:
@@ -91,15 +91,15 @@ def test_unquoted_capitals_are_variables() -> None:
     assert rule == Rule(body, Atom("d e", x, Constant("ABC")))
 
 
-def test_long_rules_are_read_and_recognised() -> None:
-    """Not in a time that grows with the square: that would be felt here."""
+def test_long_rules_are_parsed_in_linear_time() -> None:
+    """Quadratic time would be too slow for this length."""
     steps = tuple(Step("r", i % 3 == 0) for i in range(6_000))
     rule = parse_rule(str(chain_rule(steps, "r")))
     assert rule.chain == steps
-    assert rule.renamed == rule
+    assert rule.canonical == rule
     star = parse_rule(" & ".join(f"r(X, Y{i})" for i in range(6_000)) + " => s(X, Y1)")
     assert star.pattern == "general"
-    assert parse_rule(str(star.renamed)) == star.renamed
+    assert parse_rule(str(star.canonical)) == star.canonical
 
 
 LONG = 100_000
@@ -133,11 +133,11 @@ LONG = 100_000
     ],
     ids=lambda text: text[:12],
 )
-def test_long_texts_are_read_or_refused(text: str) -> None:
-    """Each ends at once; a time that grows with the square would be felt here."""
+def test_long_texts_parse_or_raise_in_linear_time(text: str) -> None:
+    """Quadratic time would be too slow for this length."""
     with contextlib.suppress(InputError):
         for statement in parse_rules(text, "f"):
-            assert parse_rule(str(statement.rule.renamed)) == statement.rule.renamed
+            assert parse_rule(str(statement.rule.canonical)) == statement.rule.canonical
 
 
 SYNTAX = 'aXY12.-_(),&=>"#:\\ \t\n\rnot'
@@ -161,15 +161,17 @@ PIECES = (
 
 @settings(max_examples=300, deadline=None)
 @given(st.text(SYNTAX, max_size=200) | st.lists(st.sampled_from(PIECES), max_size=30).map("".join))
-def test_what_nearly_is_a_rule_is_read_or_refused(text: str) -> None:
+def test_almost_valid_rules_parse_or_raise_with_a_position(text: str) -> None:
     try:
         statements = parse_rules(text, "f")
     except InputError as error:
         message, source, caret = str(error).split("\n")
         line, column = (int(part.split()[-1]) for part in message.split(": ")[0].split(", ")[1:])
-        assert caret == "  " + " " * (column - 1) + "^"
-        assert len(source) - 2 == len(text.split("\n")[line - 1].removesuffix("\r"))
-        assert column - 1 <= len(source) - 2
+        length = len(text.split("\n")[line - 1].removesuffix("\r"))
+        start = max(0, column - 1 - MAX_SHOWN_LENGTH // 2) if length > MAX_SHOWN_LENGTH else 0
+        assert caret == "  " + " " * (column - 1 - start) + "^"
+        assert len(source) - 2 == min(length - start, MAX_SHOWN_LENGTH)
+        assert column - 1 <= length
     else:
         for statement in statements:
             assert parse_rule(str(statement.rule)) == statement.rule
@@ -177,20 +179,20 @@ def test_what_nearly_is_a_rule_is_read_or_refused(text: str) -> None:
 
 
 @given(rules, st.permutations(["A", "B", "X", "Élan", "Man", "W", "X1", "Z", "Y", "U1", "Q"]))
-def test_renamed_is_the_same_whatever_the_variables_are_called(rule: Rule, fresh: list[str]) -> None:
+def test_canonical_does_not_depend_on_variable_names(rule: Rule, fresh: list[str]) -> None:
     atoms = (*rule.body, rule.head)
-    shown = dict.fromkeys(v for atom in atoms for v in atom.variables)
-    named: dict[Term, Term] = {old: Variable(new) for old, new in zip(shown, fresh, strict=False)}
+    variables = dict.fromkeys(v for atom in atoms for v in atom.variables)
+    named: dict[Term, Term] = {old: Variable(new) for old, new in zip(variables, fresh, strict=False)}
     *body, head = (Atom(a.relation, named.get(a.head, a.head), named.get(a.tail, a.tail)) for a in atoms)
     other = Rule(tuple(body), head, rule.negated)
-    assert other.renamed == rule.renamed
-    assert rule.renamed.renamed == rule.renamed
-    assert (rule.renamed.pattern, rule.renamed.chain) == (rule.pattern, rule.chain)
-    assert len({v for a in (*rule.renamed.body, rule.renamed.head) for v in a.variables}) == len(shown)
-    assert parse_rule(str(rule.renamed)) == rule.renamed
+    assert other.canonical == rule.canonical
+    assert rule.canonical.canonical == rule.canonical
+    assert (rule.canonical.pattern, rule.canonical.chain) == (rule.pattern, rule.chain)
+    assert len({v for a in (*rule.canonical.body, rule.canonical.head) for v in a.variables}) == len(variables)
+    assert parse_rule(str(rule.canonical)) == rule.canonical
 
 
-def test_other_rules_stay_apart_when_renamed() -> None:
+def test_canonical_distinguishes_different_rules() -> None:
     texts = (
         "a(X, Y) => b(X, Y)",
         "a(X, Y) => b(Y, X)",
@@ -198,15 +200,18 @@ def test_other_rules_stay_apart_when_renamed() -> None:
         'a(X, "Y") => b(X, X)',
         "a(Y, X) & a(X, Y) => b(X, Y)",
     )
-    assert len({parse_rule(text).renamed for text in texts}) == len(texts)
+    assert len({parse_rule(text).canonical for text in texts}) == len(texts)
 
 
-NEGATION = 'negation stands only before the hypothesis, expected "=> not r(X, X)"'
-NOT = ' (a relation of that name is written "not")'
+NEGATION = (
+    "'not' is allowed only in a constraint, expected \"=> not r(X, X)\"."
+    " If a relation is called 'not', write its name in double quotes."
+)
+CONSTRAINT = 'a constraint must have the same variable twice, expected "=> not r(X, X)"'
 ESCAPES = r"unknown escape, expected one of \\ \" \n \r \t \xHH \uHHHH \UHHHHHHHH"
-LOOSE = (
-    "no shared variables tie this premise to the first: "
-    "every match of the one would pair with every match of the other, expected connected premises"
+DISCONNECTED = (
+    "no shared variables connect this premise to the first one. "
+    "Connect them, because otherwise every match of one would be combined with every match of the other."
 )
 
 
@@ -221,16 +226,16 @@ LOOSE = (
         ("a(X, ) => b(Y, X)", 6, "expected an argument, found ')'"),
         ("a(X, Y => b(Y, X)", 8, "expected ')' after the second argument, found '=>'"),
         ("a(X, Y) => b(Y, X) & c(X, Y)", 20, "expected the end of the line, found '&'"),
-        ("a(X, Y) -> b(Y, X)", 10, "a stray '>', expected an arrow, '=>'"),
+        ("a(X, Y) -> b(Y, X)", 10, "unexpected '>': expected '=>'"),
         (
             "a\\b(X, Y) => b(Y, X)",
             2,
-            r"a stray '\\', expected a name with a backslash to be in double quotes",
+            r"unexpected '\\': a name with a backslash must be in double quotes",
         ),
         (
             'a(X, "y) => b(X, X)',
             6,
-            "this quote is never closed, expected '\"' before the end of the line",
+            "unclosed quote, expected '\"' before the end of the line",
         ),
         (r'a(X, "\q") => b(X, X)', 7, ESCAPES),
         (r'a(X, "\u12") => b(X, X)', 7, ESCAPES),
@@ -238,29 +243,25 @@ LOOSE = (
         (
             "ns:a(X, Y) => b(Y, X)",
             1,
-            "expected a number before ':', found 'ns' (a name with ':' in it is written in double quotes)",
+            "expected a number before ':', found 'ns'. A name with ':' must be in double quotes.",
         ),
         ("= => b(Y, X)", 3, "expected a weight, found '=>'"),
         ("=2.5 a(X, Y) => b(Y, X)", 6, "expected ':' after the weight, found 'a'"),
-        ("1e999: a(X, Y) => b(Y, X)", 1, "the weight 1e999 is not finite, expected a finite number"),
-        ("=nan: a(X, Y) => b(Y, X)", 2, "the weight nan is not finite, expected a finite number"),
-        ("not a(X, Y) => b(Y, X)", 1, NEGATION + NOT),
-        ("=> not(X, X)", 4, NEGATION + NOT),
-        ("a(X, Y) => not b(X, X)", 16, "a negated hypothesis with premises: " + NEGATION),
-        ("=> not b(X, Y)", 8, "a negated hypothesis takes one variable twice, expected r(X, X)"),
-        ("=> not b(x, x)", 8, "a negated hypothesis takes one variable twice, expected r(X, X)"),
-        ("=> b(X, X)", 4, "a rule without premises, expected at least one before '=>'"),
-        (
-            "a(X, Y) & b(X, X) => a(X, Y)",
-            22,
-            "the hypothesis is one of the premises, expected it to say something new",
-        ),
-        ("a(X, Y) => b(X, Z)", 17, "'Z' is in no premise, expected it in at least one"),
-        ("a(X, Y) & b(Z, U) & c(U, V) => r(X, V)", 11, LOOSE),
-        ("a(X, paris) & b(paris, Y) => c(X, Y)", 15, LOOSE),
+        ("1e999: a(X, Y) => b(Y, X)", 1, "the weight must be finite, got 1e999"),
+        ("=nan: a(X, Y) => b(Y, X)", 2, "the weight must be finite, got nan"),
+        ("not a(X, Y) => b(Y, X)", 1, NEGATION),
+        ("=> not(X, X)", 4, NEGATION),
+        ("a(X, Y) => not b(X, X)", 16, 'a constraint cannot have premises, expected "=> not r(X, X)"'),
+        ("=> not b(X, Y)", 8, CONSTRAINT),
+        ("=> not b(x, x)", 8, CONSTRAINT),
+        ("=> b(X, X)", 4, "a rule must have at least one premise before '=>'"),
+        ("a(X, Y) & b(X, X) => a(X, Y)", 22, "the hypothesis must not be one of the premises"),
+        ("a(X, Y) => b(X, Z)", 17, "the variable 'Z' must also be in a premise"),
+        ("a(X, Y) & b(Z, U) & c(U, V) => r(X, V)", 11, DISCONNECTED),
+        ("a(X, paris) & b(paris, Y) => c(X, Y)", 15, DISCONNECTED),
     ],
 )
-def test_each_mistake_is_shown(line: str, column: int, message: str) -> None:
+def test_errors_show_message_and_caret(line: str, column: int, message: str) -> None:
     with pytest.raises(InputError) as caught:
         parse_rules(f"# first\n{line}\n", "my.rules")
     expected = f"my.rules, line 2, column {column}: {message}\n  {line}\n  {' ' * (column - 1)}^"
@@ -279,10 +280,10 @@ def test_tabs_do_not_move_the_caret() -> None:
     ("text", "line", "found"),
     [
         ("# nothing", 1, "none"),
-        ("2: a(X, Y) => b(Y, X)", 1, "a weight before it"),
-        ("a(X, Y) => b(Y, X)\na(X, Y) => b(X, Y)", 2, "a second one"),
+        ("2: a(X, Y) => b(Y, X)", 1, "a weight"),
+        ("a(X, Y) => b(Y, X)\na(X, Y) => b(X, Y)", 2, "another rule"),
     ],
 )
-def test_one_rule_is_one_rule(text: str, line: int, found: str) -> None:
-    with pytest.raises(InputError, match=f"^rule, line {line}, column 1: expected a single rule .* found {found}\n"):
+def test_parse_rule_accepts_only_a_single_rule(text: str, line: int, found: str) -> None:
+    with pytest.raises(InputError, match=f"^rule, line {line}, column 1: expected a single rule, found {found}\n"):
         parse_rule(text)

@@ -1,4 +1,4 @@
-"""Run directories: what is saved is loaded the same, bit by bit; an incomplete run is refused."""
+"""Run directories: a saved run is loaded bit-identically, and an incomplete run is an error."""
 
 import json
 import shutil
@@ -32,7 +32,7 @@ VARIANTS: list[dict[str, object]] = [
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One small run; tests copy it before they change it."""
+    """A small run; tests copy it before they change it."""
     path = tmp_path_factory.mktemp("run") / "family"
     fitted().save(path)
     return path
@@ -54,7 +54,7 @@ def assert_same_answers(a: PLogicNet, b: PLogicNet) -> None:
 
 
 @pytest.mark.parametrize("values", VARIANTS, ids=str)
-def test_a_run_comes_back_the_same(values: dict[str, object], tmp_path: Path) -> None:
+def test_a_loaded_run_is_identical(values: dict[str, object], tmp_path: Path) -> None:
     model = fitted(values)
     model.save(tmp_path / "run")
     loaded = PLogicNet.load(tmp_path / "run")
@@ -87,12 +87,12 @@ def test_two_fits_give_the_same_bytes(values: dict[str, object], tmp_path: Path)
     assert [name for name in a if a[name] != b[name]] == []
 
 
-def test_another_seed_gives_other_vectors(saved: Path, tmp_path: Path) -> None:
+def test_another_seed_gives_different_vectors(saved: Path, tmp_path: Path) -> None:
     fitted({"seed": 1}).save(tmp_path / "other")
     assert files_of(tmp_path / "other")["neural.safetensors"] != files_of(saved)["neural.safetensors"]
 
 
-def test_the_files_of_a_run(saved: Path) -> None:
+def test_a_run_has_the_documented_files(saved: Path) -> None:
     names = set(files_of(saved))
     assert {
         "config.yaml",
@@ -118,20 +118,20 @@ def test_the_files_of_a_run(saved: Path) -> None:
     assert Config().with_file(saved / "config.yaml") == Config().with_values(SMALL).completed
 
 
-def test_read_rules_is_by_weight(saved: Path) -> None:
+def test_read_rules_sorts_by_weight(saved: Path) -> None:
     table = read_rules(saved)
     assert table.rows() == PLogicNet.load(saved).rules.rows()
     weights = table.weight[~table.constraints].tolist()
     assert weights == sorted(weights, reverse=True)
 
 
-def test_settings_may_differ_on_load(saved: Path) -> None:
+def test_settings_can_be_overridden_on_load(saved: Path) -> None:
     assert PLogicNet.load(saved, {"evaluation.batch_memory_mb": 1}).config.evaluation.batch_memory_mb == 1
     with pytest.raises(InputError, match="shape"):
         PLogicNet.load(saved, {"neural.vectors.dim": 9})
 
 
-def test_no_run_is_an_input_error(tmp_path: Path) -> None:
+def test_a_directory_without_a_run_is_an_input_error(tmp_path: Path) -> None:
     for call in (PLogicNet.load, read_rules):
         with pytest.raises(InputError, match="no run"):
             call(tmp_path / "nowhere")
@@ -153,14 +153,14 @@ def test_no_run_is_an_input_error(tmp_path: Path) -> None:
         "graph.parquet",
     ],
 )
-def test_a_run_that_lacks_a_file_is_an_input_error(name: str, saved: Path, tmp_path: Path) -> None:
+def test_a_run_with_a_missing_file_is_an_input_error(name: str, saved: Path, tmp_path: Path) -> None:
     run = Path(shutil.copytree(saved, tmp_path / "run"))
     (run / name).unlink()
     with pytest.raises(InputError, match=name.replace(".", r"\.")):
         PLogicNet.load(run)
 
 
-def test_a_save_that_fails_leaves_an_incomplete_run_and_no_part(
+def test_a_failed_save_leaves_an_incomplete_run_without_partial_files(
     saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = Path(shutil.copytree(saved, tmp_path / "run"))
@@ -185,11 +185,11 @@ def test_saving_over_a_run_replaces_it(saved: Path, tmp_path: Path) -> None:
     model = fitted({"em.neural": False})
     model.save(run)
     assert_same_answers(model, PLogicNet.load(run))
-    assert not (run / "neural.safetensors").exists(), "the vectors of the run before are left behind"
+    assert not (run / "neural.safetensors").exists(), "the vectors of the previous run must be removed"
 
 
-def renamed(word: str) -> KnowledgeGraph:
-    """The small graph with the word in the names of an entity and of a relation."""
+def with_odd_names(word: str) -> KnowledgeGraph:
+    """Return the small graph with the word in the names of an entity and a relation."""
     rows = [
         (h + (word if h == "man0" else ""), r + (word if r == "parent" else ""), t + (word if t == "man0" else ""))
         for h, r, t in family_rows()
@@ -221,9 +221,9 @@ def renamed(word: str) -> KnowledgeGraph:
     ],
     ids=ascii,
 )
-def test_odd_names_come_back_or_are_refused_before(word: str, tmp_path: Path) -> None:
+def test_odd_names_are_restored_or_rejected(word: str, tmp_path: Path) -> None:
     try:
-        model = fitted({"neural.steps": 2, "em.iterations": 1}, renamed(word))
+        model = fitted({"neural.steps": 2, "em.iterations": 1}, with_odd_names(word))
         model.save(tmp_path / "run")
     except InputError:
         return
@@ -233,18 +233,18 @@ def test_odd_names_come_back_or_are_refused_before(word: str, tmp_path: Path) ->
     assert loaded.rules.rows() == model.rules.rows()
 
 
-def test_a_run_of_a_graph_without_valid_or_test_or_rules(tmp_path: Path) -> None:
+def test_a_run_without_valid_test_and_rules_can_be_loaded(tmp_path: Path) -> None:
     rows = [(f"a{i}", f"r{i}", f"b{i}") for i in range(30)]
     model = fitted({}, KnowledgeGraph.from_names(rows))
     model.save(tmp_path / "run")
     loaded = PLogicNet.load(tmp_path / "run")
-    assert loaded.fitted.graph.held_out == model.fitted.graph.held_out > 0
+    assert loaded.fitted.graph.moved_to_valid == model.fitted.graph.moved_to_valid > 0
     assert loaded.evaluate("valid") == model.evaluate("valid")
     assert loaded.rules.rows() == model.rules.rows()
     assert len(RuleTable.read(tmp_path / "run" / "rules.tsv").take(~loaded.rules.constraints)) == 0
 
 
-def test_the_file_of_the_neural_model_holds_its_tables(saved: Path) -> None:
+def test_the_file_of_the_neural_model_contains_its_tables(saved: Path) -> None:
     neural = PLogicNet.load(saved).fitted.outcome.neural
     assert neural is not None
     stored = {table.tobytes() for table in load_file(saved / "neural.safetensors").values()}

@@ -1,4 +1,4 @@
-"""RUGE: its closed form against a numeric optimum, what it asks of each triple by hand, and its part of the loss."""
+"""RUGE: soft labels compared with a numerical optimum, the lift of each triple, and its term of the loss."""
 
 import numpy as np
 import pytest
@@ -9,23 +9,23 @@ from scipy import optimize
 
 from plogicnet.config import Config
 from plogicnet.graph import KnowledgeGraph
-from plogicnet.grounding.rulebook import find_rules
+from plogicnet.grounding.rulebook import collect_rules
 from plogicnet.neural.protocol import Examples
 from plogicnet.neural.vectors.model import VectorModel
 from plogicnet.neural.vectors.settings import VectorSettings
-from plogicnet.rules import statements_of
+from plogicnet.rules import parse_statements
 from plogicnet.systems.ruge import RUGE as SYSTEM
-from plogicnet.systems.ruge import RugeSettings, SoftLabels, lifts, make_ruge, soft_labels
+from plogicnet.systems.ruge import RugeSettings, SoftLabels, compute_lifts, make_ruge, soft_labels
 from small import SMALL, small_graph
 
-share = st.floats(0.0, 1.0)
+fraction = st.floats(0.0, 1.0)
 RUGE = Config().with_values(SMALL | {"system": "ruge"})
 
 
-@given(q=share, c=st.floats(0.0, 1.0), rules=st.lists(st.tuples(share, share), max_size=4))
+@given(q=fraction, c=st.floats(0.0, 1.0), rules=st.lists(st.tuples(fraction, fraction), max_size=4))
 @settings(deadline=None)
 def test_soft_labels_are_the_optimum_of_the_objective(q: float, c: float, rules: list[tuple[float, float]]) -> None:
-    """min ½(s - q)² + C Σ λ (1 - truth of the ground rule), by the product t-norm, over 0 ≤ s ≤ 1."""
+    """They minimise ½(s - q)² + C Σ λ (1 - truth of the ground rule) over 0 ≤ s ≤ 1, with the product t-norm."""
 
     def objective(s: float) -> float:
         truths = [premises * s - premises + 1 for _, premises in rules]
@@ -35,43 +35,47 @@ def test_soft_labels_are_the_optimum_of_the_objective(q: float, c: float, rules:
 
     best = optimize.minimize_scalar(objective, bounds=(0.0, 1.0), method="bounded", options={"xatol": 1e-9})
     lift = c * sum(confidence * premises for confidence, premises in rules)
-    found = float(soft_labels(torch.tensor([q], dtype=torch.float64), torch.tensor([lift], dtype=torch.float64))[0])
-    assert found == pytest.approx(best.x, abs=1e-5)
-    assert objective(found) <= objective(best.x) + 1e-12
+    label = float(soft_labels(torch.tensor([q], dtype=torch.float64), torch.tensor([lift], dtype=torch.float64))[0])
+    assert label == pytest.approx(best.x, abs=1e-5)
+    assert objective(label) <= objective(best.x) + 1e-12
 
 
-def test_lifts_by_hand() -> None:
+def test_lifts_of_a_known_graph() -> None:
     rows = [("a", "r", "b"), ("b", "s", "c"), ("a", "r", "d"), ("d", "s", "c"), ("x", "t", "y"), ("c", "u", "a")]
     graph = KnowledgeGraph.from_names(rows)
     config = RUGE.with_values({"rules.mine": False})
     text = "r(X, Y) & s(Y, Z) => t(X, Z)\nu(X, Y) => t(Y, X)"
-    rules = find_rules(graph, config, statements_of(text, graph)).rules
+    rules = collect_rules(graph, config, parse_statements(text, graph)).rules
     groundings = SYSTEM.rule_model(graph, config, rules, rules.take(np.zeros(0, dtype=np.int64))).groundings
-    at = int(groundings.triples.find(graph.numbers("a", "t", "c")[None, :])[0])
+    at = int(groundings.triples.find(graph.encode("a", "t", "c")[None, :])[0])
     truth = groundings.observed.astype(float)
     confidence = np.array([0.5, 0.8])
-    # two paths and one inverse fact lead to (a, t, c)
-    own = groundings.of(at)
-    assert sorted(lifts(groundings, truth, confidence, 0.1)[own]) == pytest.approx([0.05, 0.05, 0.08])
-    truth[groundings.triples.find(graph.numbers("a", "r", "b")[None, :])] = 0.3
-    truth[groundings.triples.find(graph.numbers("b", "s", "c")[None, :])] = 0.5
-    assert sorted(lifts(groundings, truth, confidence, 0.1)[own]) == pytest.approx([0.05 * 0.15, 0.05, 0.08])
+    # two paths and one inverse fact conclude (a, t, c)
+    concluding = groundings.groundings_of(at)
+    assert sorted(compute_lifts(groundings, truth, confidence, 0.1)[concluding]) == pytest.approx([0.05, 0.05, 0.08])
+    truth[groundings.triples.find(graph.encode("a", "r", "b")[None, :])] = 0.3
+    truth[groundings.triples.find(graph.encode("b", "s", "c")[None, :])] = 0.5
+    assert sorted(compute_lifts(groundings, truth, confidence, 0.1)[concluding]) == pytest.approx(
+        [0.05 * 0.15, 0.05, 0.08]
+    )
 
 
-def test_the_guide_holds_the_hidden_triples_and_the_rules_precision() -> None:
+def test_the_guide_contains_all_hidden_triples_with_lifts_from_precision() -> None:
     graph = small_graph()
-    mined = find_rules(graph, RUGE)
+    mined = collect_rules(graph, RUGE)
     assert set(mined.rules.patterns) <= {"composition", "inverse"}
     model = SYSTEM.rule_model(graph, RUGE, mined.rules, mined.constraints)
     guide = make_ruge(model, RugeSettings())
     assert guide is not None
-    asked: dict[tuple[int, ...], float] = {}
+    lifts: dict[tuple[int, ...], float] = {}
     for triple, lift in zip(guide.hidden.tolist(), guide.lift, strict=True):
         assert lift > 0
-        asked[tuple(triple)] = asked.get(tuple(triple), 0.0) + lift
+        lifts[tuple(triple)] = lifts.get(tuple(triple), 0.0) + lift
     counts = model.matrix.toarray()[~model.groundings.observed]
-    whole = dict(zip(map(tuple, model.groundings.hidden.tolist()), 0.01 * counts @ mined.rules.precision, strict=True))
-    assert asked == pytest.approx(whole)
+    expected = dict(
+        zip(map(tuple, model.groundings.hidden.tolist()), 0.01 * counts @ mined.rules.precision, strict=True)
+    )
+    assert lifts == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("recipe", ["sampled", "one_vs_all"])
@@ -82,15 +86,15 @@ def test_the_term_is_the_cross_entropy_of_the_soft_labels(recipe: str) -> None:
     model.fit(Examples.of(np.array([[0, 0, 2]])), seed=5)
     if recipe == "sampled":
         phi = torch.sigmoid(model.score(hidden)).double().numpy()
-    else:  # asked for tails: the forward relations alone
-        phi = torch.sigmoid(model._pairs(hidden, "tail")).double().numpy()
+    else:  # tail queries use only the forward relations
+        phi = torch.sigmoid(model._score_pairs(hidden, "tail")).double().numpy()
     s = np.clip(phi + lift, 0, 1)
     expected = -2.0 * np.mean(s * np.log(phi) + (1 - s) * np.log(1 - phi))
     assert float(guide.term(model, seed=5)(0)) == pytest.approx(expected, rel=1e-5)
 
 
-def test_groundings_of_one_triple_lift_its_label_together() -> None:
-    """Drawn in one step, they are one triple with the sum of what they ask for; drawn alone, each asks for its own."""
+def test_groundings_of_one_triple_add_up() -> None:
+    """Groundings drawn in one step are one triple with the sum of their lifts."""
     one, two = np.array([[0, 0, 1]]), np.array([[2, 1, 0]])
     model = VectorModel(3, 2, VectorSettings(model="ComplEx", dim=4, gamma=1.0, steps=0))
     model.fit(Examples.of(np.array([[0, 0, 2]])), seed=5)
@@ -99,7 +103,7 @@ def test_groundings_of_one_triple_lift_its_label_together() -> None:
     assert float(apart.term(model, seed=5)(0)) == pytest.approx(float(summed.term(model, seed=5)(0)), rel=1e-6)
 
 
-def test_rules_that_ask_for_nothing_change_nothing() -> None:
+def test_zero_lifts_do_not_change_the_vectors() -> None:
     triples = np.array([[0, 0, 1], [1, 0, 2], [2, 1, 0]])
     settings_ = VectorSettings(model="ComplEx", dim=4, steps=20, batch=2, negatives=2, learning_rate=0.1)
     plain, guided = (
@@ -111,8 +115,8 @@ def test_rules_that_ask_for_nothing_change_nothing() -> None:
     assert torch.allclose(plain.entity, guided.entity, atol=1e-7)
 
 
-def test_soft_labels_take_no_gradient_and_raise_what_rules_conclude() -> None:
-    """The gradient of the cross-entropy is φ - s: of an unclipped label it is the lift itself."""
+def test_soft_labels_have_no_gradient_of_their_own() -> None:
+    """The gradient of the cross-entropy is φ - s, so minus the lift for a label that is not clipped."""
     guide = SoftLabels(np.array([[0, 0, 1]]), np.array([0.05]), weight=1.0, batch=1)
     model = VectorModel(2, 1, VectorSettings(model="ComplEx", dim=2), guide=guide)
     with torch.no_grad():

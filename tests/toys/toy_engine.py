@@ -1,4 +1,4 @@
-"""An engine from outside the package, in plain Python: every grounding by trying facts for the premises in turn."""
+"""An example engine in plain Python, which tries all facts for each premise."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -9,8 +9,8 @@ import numpy as np
 from plogicnet.config import Rules
 from plogicnet.config.shapes import ChainShape, shapes_of
 from plogicnet.graph import FloatArray, IntArray, KnowledgeGraph, TripleSet, as_triples
-from plogicnet.grounding.engine import Counting, Explain, Job, Mined, Resources
-from plogicnet.grounding.groundings import Groundings
+from plogicnet.grounding.engine import CountingMode, GroundingLookup, GroundingTask, MiningResult, Resources
+from plogicnet.grounding.groundings import InMemoryGroundNetwork
 from plogicnet.grounding.mining import mine_constraints
 from plogicnet.rules import Constant, Rule, RuleTable, Step, chain_rule
 
@@ -19,26 +19,30 @@ Grounding = tuple[Triple, tuple[Triple, ...]]
 """The hypothesis and the premises."""
 
 
-def groundings_of(
-    rule: Rule, graph: KnowledgeGraph, facts: Sequence[Triple], counting: Counting
+def iter_groundings(
+    rule: Rule, graph: KnowledgeGraph, facts: Sequence[Triple], counting: CountingMode
 ) -> Iterator[Grounding]:
-    """Every grounding of a rule with premises among some facts."""
+    """Yield the groundings of a rule with premises in some facts."""
 
-    def extended(atom: object, fact: Triple, known: dict[object, int]) -> dict[object, int] | None:
-        """The bindings after an atom is matched with a fact; None where they do not agree."""
+    def match_atom(atom: object, fact: Triple, bindings: dict[object, int]) -> dict[object, int] | None:
+        """Return the bindings after an atom is matched with a fact, or None if they do not agree."""
         if fact[1] != graph.relations.id(atom.relation):  # type: ignore[attr-defined]
             return None
-        bound = dict(known)
+        new_bindings = dict(bindings)
         for term, value in ((atom.head, fact[0]), (atom.tail, fact[2])):  # type: ignore[attr-defined]
-            own = graph.entities.id(term.name) if isinstance(term, Constant) else bound.setdefault(term, value)
-            if own != value:
+            expected = (
+                graph.entities.id(term.name) if isinstance(term, Constant) else new_bindings.setdefault(term, value)
+            )
+            if expected != value:
                 return None
-        return bound
+        return new_bindings
 
-    def matched(at: int, known: dict[object, int], premises: tuple[Triple, ...]) -> Iterator[Grounding]:
-        if at == len(rule.body):
+    def match_premises(
+        n_matched: int, bindings: dict[object, int], premises: tuple[Triple, ...]
+    ) -> Iterator[Grounding]:
+        if n_matched == len(rule.body):
             ends = (
-                graph.entities.id(t.name) if isinstance(t, Constant) else known[t]
+                graph.entities.id(t.name) if isinstance(t, Constant) else bindings[t]
                 for t in (rule.head.head, rule.head.tail)
             )
             head, tail = ends
@@ -47,21 +51,21 @@ def groundings_of(
                 yield hypothesis, premises
             return
         for fact in facts:
-            bound = extended(rule.body[at], fact, known)
-            if bound is not None:
-                yield from matched(at + 1, bound, (*premises, fact))
+            new_bindings = match_atom(rule.body[n_matched], fact, bindings)
+            if new_bindings is not None:
+                yield from match_premises(n_matched + 1, new_bindings, (*premises, fact))
 
-    return matched(0, {}, ())
+    return match_premises(0, {}, ())
 
 
-def facts_of(triples: IntArray) -> list[Triple]:
-    """Rows as tuples."""
+def to_tuples(triples: IntArray) -> list[Triple]:
+    """Convert rows to tuples."""
     return [(h, r, t) for h, r, t in triples.tolist()]
 
 
 @dataclass(frozen=True)
-class Plain:
-    """The engine; see `Engine`."""
+class PlainEngine:
+    """An engine for any rule; see `Engine`."""
 
     scope: str = "any rule"
     in_memory: bool = True
@@ -69,77 +73,77 @@ class Plain:
     def supports(self, rule: Rule) -> bool:
         return not rule.negated
 
-    def require(self) -> None:
-        """It needs nothing."""
+    def check_available(self) -> None:
+        """Do nothing: the engine is always available."""
 
-    def mines(self, shape: ChainShape) -> bool:  # noqa: ARG002
+    def supports_shape(self, shape: ChainShape) -> bool:  # noqa: ARG002
         return True
 
-    def mine(self, graph: KnowledgeGraph, settings: Rules, resources: Resources) -> Mined:
+    def mine(self, graph: KnowledgeGraph, settings: Rules, resources: Resources) -> MiningResult:
         names, kept, candidates = graph.relations.names, [], 0
         for shape in shapes_of(settings.patterns):
-            for *body, head in product(names, repeat=len(shape.steps) + 1):
+            for *body, head in product(names, repeat=len(shape.forward) + 1):
                 same = all(relation == head for relation in body)
-                if shape.same is not None and same != shape.same:
+                if shape.repeats_hypothesis is not None and same != shape.repeats_hypothesis:
                     continue
-                steps = [Step(relation, forward) for relation, forward in zip(body, shape.steps, strict=True)]
+                steps = [Step(relation, forward) for relation, forward in zip(body, shape.forward, strict=True)]
                 rule = chain_rule(steps, head)
-                [support], [hits] = self.count(Job(graph, [rule], settings.counting, resources=resources))
+                [support], [hits] = self.count(GroundingTask(graph, [rule], settings.counting, resources=resources))
                 candidates += bool(hits)
                 precise = hits and hits / support >= getattr(settings.min_precision, shape.name)
                 if precise and support >= settings.min_support:
                     kept.append((rule, int(support), int(hits)))
         columns = zip(*kept, strict=True) if kept else ([], [], [])
-        return Mined(RuleTable.of(*columns), mine_constraints(graph, settings), candidates)
+        return MiningResult(RuleTable.of(*columns), mine_constraints(graph, settings), candidates)
 
-    def count(self, job: Job) -> tuple[IntArray, IntArray]:
-        facts = facts_of(job.graph.observed.triples)
+    def count(self, task: GroundingTask) -> tuple[IntArray, IntArray]:
+        facts = to_tuples(task.graph.observed.triples)
         known, counts = set(facts), []
-        for rule in job.rules:
-            concluded = [hypothesis for hypothesis, _ in groundings_of(rule, job.graph, facts, job.counting)]
-            counted = concluded if job.counting == "paths" else list(set(concluded))
-            counts.append((len(counted), sum(hypothesis in known for hypothesis in counted)))
+        for rule in task.rules:
+            concluded = [hypothesis for hypothesis, _ in iter_groundings(rule, task.graph, facts, task.counting)]
+            counted_triples = concluded if task.counting == "paths" else list(set(concluded))
+            counts.append((len(counted_triples), sum(hypothesis in known for hypothesis in counted_triples)))
         support, hits = np.array(counts, dtype=np.int64).reshape(-1, 2).T
         return support, hits
 
-    def expect(self, job: Job) -> FloatArray:
-        return self.count(replace(job, counting="paths"))[0].astype(np.float64)
+    def count_groundings(self, task: GroundingTask) -> FloatArray:
+        return self.count(replace(task, counting="paths"))[0].astype(np.float64)
 
-    def ground(self, job: Job) -> Groundings:
-        graph, rules, counting = job.graph, job.rules, job.counting
-        observed = facts_of(graph.observed.triples)
-        concluded = [h for rule in rules for h, _ in groundings_of(rule, graph, observed, counting)]
+    def ground(self, task: GroundingTask) -> InMemoryGroundNetwork:
+        graph, rules, counting = task.graph, task.rules, task.counting
+        observed = to_tuples(graph.observed.triples)
+        concluded = [h for rule in rules for h, _ in iter_groundings(rule, graph, observed, counting)]
         triples = TripleSet.of(as_triples([*observed, *concluded]), len(graph.entities))
-        facts = facts_of(triples.triples) if job.hidden_premises else observed
-        place = {triple: row for row, triple in enumerate(facts_of(triples.triples))}
+        facts = to_tuples(triples.triples) if task.hidden_premises else observed
+        row_of = {triple: row for row, triple in enumerate(to_tuples(triples.triples))}
         width = max((len(rule.body) for rule in rules), default=1)
         rows = []
         for number, rule in enumerate(rules):
-            for hypothesis, premises in groundings_of(rule, graph, facts, counting):
-                if hypothesis in place:
-                    distinct = [place[premise] for premise in dict.fromkeys(premises)]
-                    rows.append([number, place[hypothesis], *distinct, *[-1] * (width - len(distinct))])
-        found = np.array(sorted(rows), dtype=np.int64).reshape(-1, 2 + width)
+            for hypothesis, premises in iter_groundings(rule, graph, facts, counting):
+                if hypothesis in row_of:
+                    distinct = [row_of[premise] for premise in dict.fromkeys(premises)]
+                    rows.append([number, row_of[hypothesis], *distinct, *[-1] * (width - len(distinct))])
+        columns = np.array(sorted(rows), dtype=np.int64).reshape(-1, 2 + width)
         is_observed = graph.observed.contains(triples.triples)
-        return Groundings(triples, is_observed, len(rules), found[:, 0], found[:, 1], found[:, 2:])
+        return InMemoryGroundNetwork(triples, is_observed, len(rules), columns[:, 0], columns[:, 1], columns[:, 2:])
 
-    def explain(self, job: Job) -> Explain:
-        graph, rules, counting = job.graph, job.rules, job.counting
-        facts = facts_of(graph.observed.triples)
+    def grounding_lookup(self, task: GroundingTask) -> GroundingLookup:
+        graph, rules, counting = task.graph, task.rules, task.counting
+        facts = to_tuples(graph.observed.triples)
 
-        def explained(triple: IntArray) -> dict[int, IntArray]:
-            asked, found = tuple(triple.tolist()), {}
+        def lookup(triple: IntArray) -> dict[int, IntArray]:
+            target, by_rule = tuple(triple.tolist()), {}
             for number, rule in enumerate(rules):
-                own = [
+                premises_of_rule = [
                     premises
-                    for hypothesis, premises in groundings_of(rule, graph, facts, counting)
-                    if hypothesis == asked
+                    for hypothesis, premises in iter_groundings(rule, graph, facts, counting)
+                    if hypothesis == target
                 ]
-                if own:
-                    found[number] = np.array(own, dtype=np.int64).reshape(len(own), -1, 3)
-            return found
+                if premises_of_rule:
+                    by_rule[number] = np.array(premises_of_rule, dtype=np.int64).reshape(len(premises_of_rule), -1, 3)
+            return by_rule
 
-        return explained
+        return lookup
 
 
-PLAIN = Plain()
+PLAIN = PlainEngine()

@@ -1,4 +1,4 @@
-"""A metric from outside the package: Hits@2."""
+"""A metric of another package: Hits@2."""
 
 from plogicnet.evaluation.metrics import Metric
 

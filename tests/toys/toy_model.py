@@ -1,7 +1,7 @@
-"""A neural model from outside the package: two rounds of message passing from the known entity, no table of entities.
+"""A neural model from outside the package: two rounds of message passing from the known entity.
 
-A query (known, relation) gives each relation and direction a weight; the score of a candidate is what paths of one and
-two steps bring to it. So it scores entities that training never saw, and a score is a sum over paths.
+The query's relation gives each edge kind (relation and direction) a weight. A candidate's score is the sum over the
+paths of one and two steps that lead to it. The model has no entity table, so it can score entities unseen in training.
 """
 
 import hashlib
@@ -15,20 +15,20 @@ from safetensors.torch import load_file, save_file
 
 from plogicnet.config import Config, Neural, setting
 from plogicnet.graph import HEAD, RELATION, TAIL, BoolArray, IntArray, KnowledgeGraph, Side
-from plogicnet.neural.optimization import Descent, train
-from plogicnet.neural.protocol import Checkpoint, Cost, Examples, Guide, Reasons, ScoredPath, Table, Validate
+from plogicnet.neural.optimization import OptimizerStepper, train
+from plogicnet.neural.protocol import Checkpoint, Cost, Examples, Guide, ParameterTable, Reasons, ScoredPath, Validate
 from plogicnet.neural.settings import TrainingSettings
 from plogicnet.support.errors import InputError
-from plogicnet.support.files import replacing
-from plogicnet.support.progress import Progress, silent
+from plogicnet.support.files import atomic_write
+from plogicnet.support.progress import Progress, no_progress
 
 
 @dataclass(frozen=True)
 class MessageBlock:
     """The block `neural.messages`."""
 
-    spread: float = setting(0.1, "spread of the first weights", low=0)
-    note: str = setting("no: quotes needed", "a text that YAML would read as something else")
+    spread: float = setting(0.1, "standard deviation of the initial weights", low=0)
+    note: str = setting("no: quotes needed", "a text that needs quotes in YAML")
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class MessageSettings(MessageBlock, TrainingSettings):
 
 @dataclass(frozen=True)
 class Edges:
-    """The message graph: both directions of every fact; relation r forwards is 2r, backwards 2r + 1."""
+    """The message graph, with both directions of every fact. Relation r has kind 2r forwards and 2r + 1 backwards."""
 
     source: torch.Tensor
     kind: torch.Tensor
@@ -52,27 +52,27 @@ class Edges:
 
     @classmethod
     def of(cls, graph: KnowledgeGraph) -> "Edges":
-        """The edges of the training triples."""
+        """Return the edges of the known facts."""
         h, r, t = torch.from_numpy(graph.observed.triples.copy()).unbind(1)
-        joined = torch.cat([h, t]), torch.cat([2 * r, 2 * r + 1]), torch.cat([t, h])
-        return cls(*joined, len(graph.entities))
+        columns = torch.cat([h, t]), torch.cat([2 * r, 2 * r + 1]), torch.cat([t, h])
+        return cls(*columns, len(graph.entities))
 
     def without(self, triple: IntArray) -> "Edges":
-        """The same without one fact, in both directions."""
+        """Return the edges without one fact."""
         h, r, t = triple.tolist()
         forwards = (self.source == h) & (self.kind == 2 * r) & (self.target == t)
         backwards = (self.source == t) & (self.kind == 2 * r + 1) & (self.target == h)
-        kept = ~(forwards | backwards)
-        return Edges(self.source[kept], self.kind[kept], self.target[kept], self.entities)
+        others = ~(forwards | backwards)
+        return Edges(self.source[others], self.kind[others], self.target[others], self.entities)
 
-    def passed(self, state: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-        """One round: (queries, entities) states moved along all edges, weighted by (queries, kinds)."""
+    def propagate(self, state: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        """Pass (queries, entities) states along all edges, weighted by (queries, kinds)."""
         messages = state[:, self.source] * weight[:, self.kind]
         return torch.zeros_like(state).index_add(1, self.target, messages)
 
 
 class Messages:
-    """The model; see `NeuralModel`."""
+    """The message-passing model; see `NeuralModel`."""
 
     def __init__(self, graph: KnowledgeGraph, settings: MessageSettings) -> None:
         self.settings, self.graph, self.edges = settings, graph, Edges.of(graph)
@@ -105,13 +105,13 @@ class Messages:
         examples: Examples,
         seed: int,
         warm: bool = False,
-        progress: Progress = silent,
+        progress: Progress = no_progress,
         *,
         validate: Validate | None = None,
         checkpoint: Checkpoint | None = None,
     ) -> None:
         if not len(examples.positives):
-            raise InputError("there is no triple to learn from: train must hold at least one")
+            raise InputError("train has no triples; at least one is required")
         if not warm:
             generator = torch.Generator().manual_seed(seed)
             for parameter in self.parameters.values():
@@ -121,76 +121,76 @@ class Messages:
         for array in (examples.positives, examples.weights, examples.negatives):
             digest.update(np.ascontiguousarray(array).tobytes())
         rate = self.settings.learning_rate
-        descent = Descent(
+        stepper = OptimizerStepper(
             self.parameters, lambda step: self._loss(examples, seed, step), lambda p, _: torch.optim.Adam(p, lr=rate)
         )
-        train(self.parameters, descent, self.settings, digest.hexdigest(), progress, validate, checkpoint)
+        train(self.parameters, stepper, self.settings, digest.hexdigest(), progress, validate, checkpoint)
 
     def _loss(self, examples: Examples, seed: int, step: int) -> torch.Tensor:
-        """Cross-entropy over all entities; the asked fact is hidden from its own query."""
+        """Return cross-entropy over all entities. Each fact is hidden from its own query."""
         rng = np.random.default_rng([seed, step])
         rows = rng.integers(len(examples.positives), size=min(self.settings.batch, len(examples.positives)))
         side: Side = "tail" if step % 2 else "head"
-        asked = TAIL if side == "tail" else HEAD
+        answer = TAIL if side == "tail" else HEAD
         loss = torch.zeros(())
         for row in rows:
             triple = examples.positives[row]
-            scores = self._hidden(triple, side)
+            scores = self._score_hidden(triple, side)
             weight = float(examples.weights[row])
-            loss = loss - weight * torch.log_softmax(scores, 0)[int(triple[asked])]
+            loss = loss - weight * torch.log_softmax(scores, 0)[int(triple[answer])]
         if len(examples.negatives):
             triple = examples.negatives[rng.integers(len(examples.negatives))]
-            loss = loss + torch.softmax(self._hidden(triple, side), 0)[int(triple[asked])]
+            loss = loss + torch.softmax(self._score_hidden(triple, side), 0)[int(triple[answer])]
         return loss / len(rows)
 
-    def _hidden(self, triple: IntArray, side: Side) -> torch.Tensor:
+    def _score_hidden(self, triple: IntArray, side: Side) -> torch.Tensor:
         known, relation = triple[[HEAD if side == "tail" else TAIL]], triple[[RELATION]]
-        return self._all(known, relation, side, self.edges.without(triple))[0]
+        return self._score_entities(known, relation, side, self.edges.without(triple))[0]
 
-    def _all(self, known: IntArray, relations: IntArray, side: Side, edges: Edges) -> torch.Tensor:
-        """(queries, entities), in the asked direction alone, without the scale."""
+    def _score_entities(self, known: IntArray, relations: IntArray, side: Side, edges: Edges) -> torch.Tensor:
+        """Score all entities in the direction of the query, without the scale: (queries, entities)."""
         query = torch.from_numpy(2 * relations + (side == "head"))
         state = torch.zeros(len(known), edges.entities)
         state[torch.arange(len(known)), torch.from_numpy(known.copy())] = 1.0
-        one = edges.passed(state, self.first[query])
-        return self.bias[query][:, None] + one + edges.passed(one, self.second[query])
+        one = edges.propagate(state, self.first[query])
+        return self.bias[query][:, None] + one + edges.propagate(one, self.second[query])
 
     @torch.no_grad()
     def score_all(self, known: IntArray, relations: IntArray, side: Side) -> torch.Tensor:
-        return self.slope * self._all(known, relations, side, self.edges) + self.offset
+        return self.slope * self._score_entities(known, relations, side, self.edges) + self.offset
 
     @torch.no_grad()
     def score(self, triples: IntArray, hide_self: bool = False) -> torch.Tensor:
         if not hide_self:
-            rows = [self._both(t[None, :], self.edges) for t in triples]
+            rows = [self._score_both(t[None, :], self.edges) for t in triples]
         else:
-            rows = [self._both(t[None, :], self.edges.without(t)) for t in triples]
+            rows = [self._score_both(t[None, :], self.edges.without(t)) for t in triples]
         return self.slope * torch.cat([torch.zeros(0), *rows]) + self.offset
 
-    def _both(self, triple: IntArray, edges: Edges) -> torch.Tensor:
-        """The mean of both directions."""
+    def _score_both(self, triple: IntArray, edges: Edges) -> torch.Tensor:
+        """Return the mean of both directions."""
         h, r, t = triple.T
-        forwards, backwards = self._all(h, r, "tail", edges), self._all(t, r, "head", edges)
+        forwards, backwards = self._score_entities(h, r, "tail", edges), self._score_entities(t, r, "head", edges)
         return (forwards[:, int(t[0])] + backwards[:, int(h[0])]) / 2
 
     def score_answers(
         self, known: IntArray, relations: IntArray, side: Side, candidates: IntArray | None = None
     ) -> torch.Tensor:
-        asked = np.arange(self.edges.entities) if candidates is None else candidates
-        shape = len(known), len(asked)
+        answer = np.arange(self.edges.entities) if candidates is None else candidates
+        shape = len(known), len(answer)
         known_, relation = np.repeat(known, shape[1]), np.repeat(relations, shape[1])
-        ends = (known_, np.tile(asked, shape[0]))
+        ends = (known_, np.tile(answer, shape[0]))
         head, tail = ends if side == "tail" else ends[::-1]
         return self.score(np.stack([head, relation, tail], axis=1)).view(shape)
 
     def rescale(self, slope: float, offset: float) -> None:
         self.slope, self.offset = slope, offset
 
-    def tables(self) -> Mapping[str, Table]:
+    def tables(self) -> Mapping[str, ParameterTable]:
         return {}
 
     def reasons(self, triple: IntArray) -> Reasons:
-        """The facts that lead from head to tail in one step."""
+        """Return the facts that lead from head to tail in one step."""
         facts = self.graph.observed.triples
         direct = facts[(facts[:, HEAD] == triple[HEAD]) & (facts[:, TAIL] == triple[TAIL])]
         weights = self.first[2 * int(triple[RELATION])][2 * direct[:, RELATION]].softmax(0)
@@ -198,9 +198,9 @@ class Messages:
         return Reasons(paths=tuple(ScoredPath(fact[None, :], share) for fact, share in paths))
 
     def save(self, path: Path) -> None:
-        with replacing(path) as beside:
+        with atomic_write(path) as temporary:
             scale = torch.tensor([self.slope, self.offset], dtype=torch.float64)
-            save_file({**self.parameters, "scale": scale}, beside)
+            save_file({**self.parameters, "scale": scale}, temporary)
 
     def load(self, path: Path) -> None:
         tensors = load_file(path)
@@ -211,21 +211,21 @@ class Messages:
 
 @dataclass(frozen=True)
 class MessageKind:
-    """The registered kind."""
+    """The registered kind of model."""
 
     block: str = "messages"
     settings: type = MessageBlock
-    implied: Mapping[str, object] = field(default_factory=dict)
+    implied_settings: Mapping[str, object] = field(default_factory=dict)
 
     def make(self, graph: KnowledgeGraph, config: Config, guide: Guide | None = None) -> Messages:
         if guide is not None:
-            raise InputError("neural.model=Messages takes no guide; use another system or another model")
+            raise InputError("neural.model=Messages does not support a guide. Use another system or another model.")
         return Messages(graph, self._settings(config.neural))
 
     def cost(self, graph: KnowledgeGraph, config: Config) -> Cost:
         s = self._settings(config.neural)
         size = 16 * s.batch * (len(graph.entities) + 2 * len(graph.train))
-        return Cost(s.steps, size, f"{s.batch:,} queries", "passing messages", "take a smaller neural.batch", s.batch)
+        return Cost(s.steps, size, f"{s.batch:,} queries", "passing messages", "use a smaller neural.batch", s.batch)
 
     def _settings(self, neural: Neural) -> MessageSettings:
         return MessageSettings.resolved(neural, neural.blocks.get("messages", MessageBlock()))

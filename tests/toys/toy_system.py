@@ -1,4 +1,4 @@
-"""A system from outside the package: rule weights are log-odds of the rules' own precision, and nothing is learned."""
+"""A system of another package: rule weights are the log-odds of precision, so they are not learned."""
 
 from dataclasses import dataclass, replace
 
@@ -15,24 +15,24 @@ from plogicnet.systems.system import System
 class FrequencySettings:
     """The block `systems.frequency`."""
 
-    smoothing: float = setting(1.0, "hits and misses that every rule begins with", low=1e-6)
+    smoothing: float = setting(1.0, "pseudo-count added to the hits and to the misses of each rule", low=1e-6)
 
 
 @dataclass(frozen=True)
 class Frequency(System):
     """pLogicNet without learned weights."""
 
-    def learn(self, model: RuleModel, hidden_q: FloatArray, config: Config, seed: int) -> RuleModel:  # noqa: ARG002
-        """Each rule's weight by its precision, smoothed."""
+    def m_step(self, model: RuleModel, hidden_q: FloatArray, config: Config, seed: int) -> RuleModel:  # noqa: ARG002
+        """Set each weight to the log-odds of the smoothed precision."""
         settings: FrequencySettings = config.systems.blocks.get("frequency", FrequencySettings())
-        rules, more = model.rules, settings.smoothing
-        weights = special.logit((rules.hits + more) / (rules.support + 2 * more))
+        rules, smoothing = model.rules, settings.smoothing
+        weights = special.logit((rules.hits + smoothing) / (rules.support + 2 * smoothing))
         return replace(model, rules=rules.with_weights(np.where(rules.fixed, rules.given, weights)))
 
 
 FREQUENCY = Frequency(
     "Frequency",
-    own_figures="rules",
+    main_ranking="rules",
     weight_setting="systems.frequency.smoothing",
     block="frequency",
     settings=FrequencySettings,

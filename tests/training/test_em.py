@@ -1,4 +1,4 @@
-"""The EM loop: what the E-step learns from, how λ is chosen, and every variant end to end on a small graph."""
+"""The EM loop: the examples of an E-step, the choice of λ, and every variant end to end on a small graph."""
 
 import itertools
 import math
@@ -10,28 +10,28 @@ import torch
 
 from plogicnet.config import Config
 from plogicnet.evaluation.calibration import sample
-from plogicnet.evaluation.figures import Ranks
-from plogicnet.evaluation.metrics import summary
+from plogicnet.evaluation.metrics import compute_metrics
 from plogicnet.evaluation.ranking import rank
+from plogicnet.evaluation.results import Ranks
 from plogicnet.evaluation.scaling import platt
 from plogicnet.graph import KnowledgeGraph, TripleSet, Vocabulary
-from plogicnet.grounding.engine import Mined
+from plogicnet.grounding.engine import MiningResult
 from plogicnet.grounding.native.mining import mine
-from plogicnet.mln import RuleModel, RuleScores, build_rule_model, m_step, report
+from plogicnet.mln import RuleModel, RuleScores, build_rule_model, m_step, rule_report
 from plogicnet.neural.protocol import Examples
 from plogicnet.neural.vectors.model import VectorModel
 from plogicnet.rules import RuleTable
 from plogicnet.support.errors import InputError
-from plogicnet.support.progress import Clock, Progress, silent
-from plogicnet.training.em import begin, examples_of, run_em
+from plogicnet.support.progress import Progress, Timer, no_progress
+from plogicnet.training.em import initial_state, make_examples, run_em
 from plogicnet.training.hooks import Hooks
-from plogicnet.training.selection import choose_lambda, rankings
+from plogicnet.training.selection import choose_lambda, ranking_orders
 from plogicnet.training.state import Outcome
 from small import SMALL, TableModel, family_rows
 
 
 def small_graph(valid: bool = True) -> KnowledgeGraph:
-    """Six families of five: 30 people, 120 facts of which rules find most, cut into splits at random."""
+    """Return the small graph, with or without validation triples."""
     rows = family_rows()
     if not valid:
         return KnowledgeGraph.from_names(rows[:100], [], rows[100:], "small")
@@ -42,13 +42,13 @@ def small_config(**values: object) -> Config:
     return Config().with_values(SMALL | {k.replace("__", "."): v for k, v in values.items()})
 
 
-def mined_of(graph: KnowledgeGraph, config: Config) -> Mined:
+def mined_of(graph: KnowledgeGraph, config: Config) -> MiningResult:
     return mine(graph, config.rules)
 
 
 def em_of(graph: KnowledgeGraph, config: Config) -> Outcome:
     mined = mined_of(graph, config)
-    return run_em(graph, config, begin(graph, config, mined.rules, mined.constraints, Hooks()), Hooks())
+    return run_em(graph, config, initial_state(graph, config, mined.rules, mined.constraints, Hooks()), Hooks())
 
 
 def rule_model_of(graph: KnowledgeGraph, config: Config, hidden_q: float = 0.5) -> RuleModel:
@@ -67,11 +67,11 @@ def test_the_small_graph_has_rules_hidden_triples_and_constraints() -> None:
 
 
 @pytest.mark.parametrize("tau", [0.0, 0.3, 1.0])
-def test_hard_examples_are_observed_and_accepted_triples_of_weight_one(tau: float) -> None:
+def test_hard_examples_are_observed_and_accepted_triples_with_weight_one(tau: float) -> None:
     graph, config = small_graph(), small_config(em__targets="hard", em__tau_triplet=tau)
     model = rule_model_of(graph, config)
     accepted = model.hidden_p_w >= tau
-    got = examples_of(graph, model, accepted, config)
+    got = make_examples(graph, model, accepted, config)
     expected = list(map(tuple, graph.train.tolist()))
     expected += [tuple(t) for t, p in zip(model.groundings.hidden.tolist(), model.hidden_p_w, strict=True) if p >= tau]
     assert sorted(map(tuple, got.positives.tolist())) == sorted(expected)
@@ -79,10 +79,10 @@ def test_hard_examples_are_observed_and_accepted_triples_of_weight_one(tau: floa
     assert len(got.negatives) == 0
 
 
-def test_soft_examples_are_all_of_the_hidden_triples_weighted_by_p_w() -> None:
+def test_soft_examples_include_all_hidden_triples_weighted_by_p_w() -> None:
     graph, config = small_graph(), small_config(em__targets="soft", em__tau_triplet=0.9)
     model = rule_model_of(graph, config)
-    got = examples_of(graph, model, np.zeros(len(model.groundings.hidden), dtype=bool), config)
+    got = make_examples(graph, model, np.zeros(len(model.groundings.hidden), dtype=bool), config)
     weight_of = dict(zip(map(tuple, got.positives.tolist()), got.weights.tolist(), strict=True))
     assert len(weight_of) == len(got.positives) == len(graph.train) + len(model.groundings.hidden)
     assert all(weight_of[tuple(t)] == 1.0 for t in graph.train.tolist())
@@ -90,8 +90,8 @@ def test_soft_examples_are_all_of_the_hidden_triples_weighted_by_p_w() -> None:
         assert weight_of[tuple(triple)] == pytest.approx(p)
 
 
-def test_log_odds_are_the_base_plus_the_weights_of_the_groundings_that_hold() -> None:
-    """By walking every rule by hand over the observed triples."""
+def test_log_odds_are_the_base_rate_plus_the_weights_of_all_groundings() -> None:
+    """The expected values come from a loop over all paths of observed triples for each rule."""
     graph, config = small_graph(), small_config()
     model = rule_model_of(graph, config)
     known = set(map(tuple, graph.train.tolist()))
@@ -117,19 +117,19 @@ def test_log_odds_are_the_base_plus_the_weights_of_the_groundings_that_hold() ->
 
 
 def validation_problem(seed: int) -> tuple[KnowledgeGraph, TableModel, RuleScores]:
-    """Random scores and random rules; some of the rules' triples are right."""
+    """Return random scores and rules that conclude random triples and some validation triples."""
     rng = np.random.default_rng(seed)
     n = 12
     triples = np.unique(np.column_stack([rng.integers(m, size=70) for m in (n, 2, n)]), axis=0)
     triples = triples[rng.permutation(len(triples))]
-    graph = KnowledgeGraph.from_numbers(
+    graph = KnowledgeGraph.from_ids(
         Vocabulary("entity", tuple(map(str, range(n)))),
         Vocabulary("relation", ("r", "s")),
         [triples[:20], triples[20:40], triples[40:]],
         "random",
     )
-    guessed = np.column_stack([rng.integers(m, size=60) for m in (n, 2, n)])
-    reached = TripleSet.of(np.concatenate([guessed, triples[20:30]]), n)
+    random_triples = np.column_stack([rng.integers(m, size=60) for m in (n, 2, n)])
+    reached = TripleSet.of(np.concatenate([random_triples, triples[20:30]]), n)
     base = np.array([-3.0, -2.0])
     odds = np.asarray(base[reached.triples[:, 1]] + rng.integers(-2, 5, size=len(reached)), dtype=np.float64)
     rules = RuleScores(reached, odds, base, np.array([True, False]), graph.observed)
@@ -138,41 +138,41 @@ def validation_problem(seed: int) -> tuple[KnowledgeGraph, TableModel, RuleScore
 
 @pytest.mark.parametrize("combine", ["probability", "log_odds"])
 @pytest.mark.parametrize("seed", range(6))
-def test_validate_takes_the_lambda_of_the_best_validation_mrr(seed: int, combine: str) -> None:
+def test_lambda_has_the_best_validation_mrr(seed: int, combine: str) -> None:
     graph, neural, rules = validation_problem(seed)
     grid = [5.0, 0.0, 0.3, 1.0, 0.05]
     config = small_config(em__lambda_grid=grid, em__combine=combine)
-    best, figures = choose_lambda(graph, config, neural, rules, silent)
+    best, metrics = choose_lambda(graph, config, neural, rules, no_progress)
     mrr = {}
     for value in grid:
-        star = rankings(config, value)["plogicnet*"]
-        mrr[value] = summary(rank(graph, "valid", neural, rules, {"*": star})["*"].realistic)["mrr"]
+        star = ranking_orders(config, value)["plogicnet*"]
+        mrr[value] = compute_metrics(rank(graph, "valid", neural, rules, {"*": star})["*"].realistic)["mrr"]
     assert best == min(value for value in grid if mrr[value] == max(mrr.values()))
-    assert figures["plogicnet*"]["mrr"] == mrr[best]
-    assert figures["plogicnet"]["mrr"] == mrr[0.0]
-    assert set(figures) == {"neural", "rules", "plogicnet", "plogicnet*"}
+    assert metrics["plogicnet*"]["mrr"] == mrr[best]
+    assert metrics["plogicnet"]["mrr"] == mrr[0.0]
+    assert set(metrics) == {"neural", "rules", "plogicnet", "plogicnet*"}
 
 
 @pytest.mark.parametrize(("grid", "smallest"), [([5.0, 2.0, 1.0], 1.0), ([0.5, 0.0, 0.1], 0.0)])
-def test_of_equally_good_lambdas_the_smallest_is_taken(grid: list[float], smallest: float) -> None:
+def test_ties_go_to_the_smallest_lambda(grid: list[float], smallest: float) -> None:
     graph, neural, rules = validation_problem(0)
-    # one reached triple that no validation query asks for: λ changes nothing
+    # the only concluded triple answers no validation query, so λ has no effect
     candidates = itertools.product(range(12), range(2), range(12))
     queries = {(h, r) for h, r, _ in graph.valid.tolist()} | {(t, r) for _, r, t in graph.valid.tolist()}
-    far = next((h, r, t) for h, r, t in candidates if (h, r) not in queries and (t, r) not in queries)
-    reached = TripleSet.of([far], 12)
+    unrelated = next((h, r, t) for h, r, t in candidates if (h, r) not in queries and (t, r) not in queries)
+    reached = TripleSet.of([unrelated], 12)
     rules = RuleScores(reached, np.array([3.0]), rules.base, rules.irreflexive, rules.observed)
-    assert choose_lambda(graph, small_config(em__lambda_grid=grid), neural, rules, silent)[0] == smallest
+    assert choose_lambda(graph, small_config(em__lambda_grid=grid), neural, rules, no_progress)[0] == smallest
 
 
-def test_a_given_lambda_is_taken() -> None:
+def test_a_given_lambda_is_used() -> None:
     graph, neural, rules = validation_problem(0)
-    assert choose_lambda(graph, small_config(em__lambda=0.7), neural, rules, silent)[0] == 0.7
+    assert choose_lambda(graph, small_config(em__lambda=0.7), neural, rules, no_progress)[0] == 0.7
 
 
-def test_lambdas_that_look_alike_are_told_apart() -> None:
-    """The truth passes its competitor between 0.3 and 0.3000004, so the larger is better."""
-    graph = KnowledgeGraph.from_numbers(
+def test_very_close_lambdas_are_distinguished() -> None:
+    """The target overtakes its competitor between λ = 0.3 and 0.3000004, so the larger λ is better."""
+    graph = KnowledgeGraph.from_ids(
         Vocabulary("entity", ("a", "b", "c")),
         Vocabulary("relation", ("r",)),
         [np.array([[0, 0, 0]]), np.array([[0, 0, 1]]), np.empty((0, 3), dtype=np.int64)],
@@ -183,20 +183,22 @@ def test_lambdas_that_look_alike_are_told_apart() -> None:
     odds, base = np.array([-1.0]), np.array([-2.0])
     rules = RuleScores(TripleSet.of([(0, 0, 1)], 3), odds, base, np.array([False]), graph.observed)
     config = small_config(em__lambda_grid=[0.3, 0.3000004], em__combine="log_odds")
-    best, figures = choose_lambda(graph, config, TableModel(table), rules, silent)
+    best, metrics = choose_lambda(graph, config, TableModel(table), rules, no_progress)
     assert best == 0.3000004
-    assert figures["plogicnet*"]["mrr"] == 1.0
+    assert metrics["plogicnet*"]["mrr"] == 1.0
 
 
-def test_lambda_is_never_chosen_on_test() -> None:
+def test_the_choice_of_lambda_does_not_use_test() -> None:
     graph, neural, rules = validation_problem(2)
-    bare = KnowledgeGraph(graph.name, graph.entities, graph.relations, graph.train, graph.valid)
+    without_test = KnowledgeGraph(graph.name, graph.entities, graph.relations, graph.train, graph.valid)
     config = small_config()
-    assert choose_lambda(graph, config, neural, rules, silent) == choose_lambda(bare, config, neural, rules, silent)
+    assert choose_lambda(graph, config, neural, rules, no_progress) == choose_lambda(
+        without_test, config, neural, rules, no_progress
+    )
 
 
 def check(outcome: Outcome, graph: KnowledgeGraph, config: Config) -> None:
-    """What holds after EM whatever the settings."""
+    """Check what must be true after EM with any settings."""
     model = outcome.rule_model
     hidden = len(model.groundings.hidden)
     assert outcome.hidden_q.shape == outcome.accepted.shape == model.hidden_p_w.shape == (hidden,)
@@ -212,8 +214,8 @@ def check(outcome: Outcome, graph: KnowledgeGraph, config: Config) -> None:
     assert last.accepted == int(outcome.accepted.sum())
     assert last.lambda_ == outcome.lambda_
     held_out = set(map(tuple, np.concatenate([graph.valid, graph.test]).tolist()))
-    found = [tuple(t) in held_out for t in model.groundings.hidden[outcome.accepted].tolist()]
-    assert last.accepted_precision == (pytest.approx(sum(found) / len(found)) if found else None)
+    is_held_out = [tuple(t) in held_out for t in model.groundings.hidden[outcome.accepted].tolist()]
+    assert last.accepted_precision == (pytest.approx(sum(is_held_out) / len(is_held_out)) if is_held_out else None)
     if outcome.neural is not None and hidden:
         score = outcome.neural.score(model.groundings.hidden).double()
         np.testing.assert_allclose(outcome.hidden_q, torch.sigmoid(score).numpy(), rtol=1e-12)
@@ -255,7 +257,7 @@ def test_em_is_reproducible() -> None:
 
 
 def test_weights_are_at_the_maximum_of_the_pseudolikelihood() -> None:
-    """The last M-step's gradient, written out triple by triple, is zero."""
+    """The gradient of the last M-step, computed triple by triple, is zero."""
     graph, config = small_graph(), small_config()
     outcome = em_of(graph, config)
     model = outcome.rule_model
@@ -268,17 +270,22 @@ def test_weights_are_at_the_maximum_of_the_pseudolikelihood() -> None:
     np.testing.assert_allclose(gradient, 0, atol=1e-6)
 
 
-def test_the_first_e_step_learns_from_observed_triples_alone_and_later_ones_from_accepted_ones_too(
+def test_the_first_e_step_uses_only_observed_triples_and_later_ones_also_accepted_ones(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     learned: list[tuple[Examples, bool]] = []
     fit = VectorModel.fit
 
     def spy(
-        self: VectorModel, given: Examples, seed: int, warm: bool = False, progress: Progress = silent, **more: Any
+        self: VectorModel,
+        examples: Examples,
+        seed: int,
+        warm: bool = False,
+        progress: Progress = no_progress,
+        **rest: Any,
     ) -> None:
-        learned.append((given, warm))
-        fit(self, given, seed, warm, progress, **more)
+        learned.append((examples, warm))
+        fit(self, examples, seed, warm, progress, **rest)
 
     monkeypatch.setattr(VectorModel, "fit", spy)
     graph = small_graph()
@@ -287,14 +294,14 @@ def test_the_first_e_step_learns_from_observed_triples_alone_and_later_ones_from
         outcome = em_of(graph, small_config(em__iterations=3, em__warm_start=warm, em__tau_triplet=0.2))
         assert [w for _, w in learned] == [False, warm, warm]
         assert sorted(learned[0][0].positives.tolist()) == sorted(graph.train.tolist())
-        for (given, _), line in zip(learned[1:], outcome.history[:-1], strict=True):
+        for (examples, _), line in zip(learned[1:], outcome.history[:-1], strict=True):
             accepted = line.accepted
             assert isinstance(accepted, int)
             assert accepted > 0
-            assert len(given.positives) == len(graph.train) + accepted
+            assert len(examples.positives) == len(graph.train) + accepted
 
 
-def test_warm_start_changes_the_second_iteration_alone() -> None:
+def test_warm_start_changes_only_later_iterations() -> None:
     graph = small_graph()
     cold, warm = (em_of(graph, small_config(em__warm_start=w)) for w in (False, True))
     assert cold.history[0] == warm.history[0]
@@ -306,19 +313,19 @@ def test_without_a_neural_model_the_rules_are_learned_once() -> None:
     outcome = em_of(graph, config)
     assert outcome.neural is None
     assert len(outcome.history) == 1
-    assert set(rankings(config, outcome.lambda_)) == {"rules", "plogicnet*"}
+    assert set(ranking_orders(config, outcome.lambda_)) == {"rules", "plogicnet*"}
     check(outcome, graph, config)
-    figures = outcome.history[0].valid
-    assert isinstance(figures, dict)
-    assert figures["rules"] == figures["plogicnet*"]
+    metrics = outcome.history[0].valid
+    assert isinstance(metrics, dict)
+    assert metrics["rules"] == metrics["plogicnet*"]
 
 
-def nothing() -> RuleTable:
+def no_rules() -> RuleTable:
     return RuleTable.of([], [], [])
 
 
 @pytest.mark.parametrize("neural", [True, False])
-def test_a_graph_without_any_rule(neural: bool) -> None:
+def test_a_graph_without_rules_runs_one_iteration_with_lambda_zero(neural: bool) -> None:
     rows = [(f"a{i}", f"r{i}", f"b{i}") for i in range(10)]
     graph = KnowledgeGraph.from_names(rows[:8], rows[8:9], rows[9:])
     config = small_config(em__neural=neural)
@@ -329,13 +336,13 @@ def test_a_graph_without_any_rule(neural: bool) -> None:
     check(outcome, graph, config)
 
 
-def test_without_rules_plogicnet_star_is_the_neural_model() -> None:
+def test_without_rules_plogicnet_star_equals_the_neural_model() -> None:
     graph, config = small_graph(), small_config()
-    outcome = run_em(graph, config, begin(graph, config, nothing(), nothing(), Hooks()), Hooks())
+    outcome = run_em(graph, config, initial_state(graph, config, no_rules(), no_rules(), Hooks()), Hooks())
     assert outcome.lambda_ == 0.0
-    figures = outcome.history[0].valid
-    assert isinstance(figures, dict)
-    assert figures["neural"] == figures["plogicnet"] == figures["plogicnet*"]
+    metrics = outcome.history[0].valid
+    assert isinstance(metrics, dict)
+    assert metrics["neural"] == metrics["plogicnet"] == metrics["plogicnet*"]
     check(outcome, graph, config)
 
 
@@ -355,25 +362,25 @@ def test_premises_are_sampled_from_q_once_per_m_step() -> None:
     assert 0.2 < a[hidden].mean() < 0.8
 
 
-def test_clock_adds_up() -> None:
-    clock = Clock()
+def test_the_timer_measures_all_parts() -> None:
+    clock = Timer()
     for _ in range(2):
         with clock("part"):
             pass
     assert list(clock.seconds) == ["part"]
     graph, config = small_graph(), small_config()
     mined = mined_of(graph, config)
-    run_em(graph, config, begin(graph, config, mined.rules, mined.constraints, Hooks()), Hooks(clock=clock))
+    run_em(graph, config, initial_state(graph, config, mined.rules, mined.constraints, Hooks()), Hooks(clock=clock))
     assert {"e_step", "m_step", "validate"} <= set(clock.seconds)
 
 
 def ranks_of(graph: KnowledgeGraph, config: Config, outcome: Outcome, name: str) -> Ranks:
     rules = outcome.rule_model.scores(graph)
-    return rank(graph, "test", outcome.neural, rules, {name: rankings(config, outcome.lambda_)[name]})[name]
+    return rank(graph, "test", outcome.neural, rules, {name: ranking_orders(config, outcome.lambda_)[name]})[name]
 
 
 @pytest.mark.parametrize("combine", ["probability", "log_odds"])
-def test_a_lambda_of_zero_is_plogicnet_exactly(combine: str) -> None:
+def test_lambda_zero_is_exactly_plogicnet(combine: str) -> None:
     graph, config = small_graph(), small_config(em__lambda=0, em__combine=combine)
     outcome = em_of(graph, config)
     assert outcome.lambda_ == 0
@@ -385,44 +392,46 @@ def test_a_lambda_of_zero_is_plogicnet_exactly(combine: str) -> None:
 
 @pytest.mark.parametrize("combine", ["probability", "log_odds"])
 @pytest.mark.parametrize("lambda_", [1e9, 1e300])
-def test_a_huge_lambda_ranks_by_the_rules_and_by_the_score_where_they_are_silent(lambda_: float, combine: str) -> None:
+def test_a_huge_lambda_ranks_by_the_rules_and_breaks_ties_by_the_score(lambda_: float, combine: str) -> None:
     graph, neural, rules = validation_problem(3)
     config = small_config(em__lambda=lambda_, em__combine=combine)
-    star = rank(graph, "test", neural, rules, {"*": rankings(config, lambda_)["plogicnet*"]})["*"]
+    star = rank(graph, "test", neural, rules, {"*": ranking_orders(config, lambda_)["plogicnet*"]})["*"]
     observed = set(map(tuple, graph.train.tolist()))
     known = set(map(tuple, np.concatenate([graph.train, graph.valid, graph.test]).tolist()))
     odds = dict(zip(map(tuple, rules.reached.triples.tolist()), rules.log_odds.tolist(), strict=True))
-    found = {"head": star.realistic[:, 0], "tail": star.realistic[:, 1]}
+    ranks = {"head": star.realistic[:, 0], "tail": star.realistic[:, 1]}
     for number, (h, r, t) in enumerate(graph.test.tolist()):
-        for side, places in found.items():
+        for side, side_ranks in ranks.items():
 
             def key(e: int, side: str = side, h: int = h, r: int = r, t: int = t) -> tuple[float, float]:
                 v = (e, r, t) if side == "head" else (h, r, e)
-                barred = v[0] == v[2] and r == 0 and v not in observed and odds.get(v, -1.0) < 0
-                own = odds.get(v, float(rules.base[r]))
-                return (-math.inf, 0.0) if barred else (own, float(neural.table[r, v[0], v[2]]))
+                forbidden = v[0] == v[2] and r == 0 and v not in observed and odds.get(v, -1.0) < 0
+                log_odds = odds.get(v, float(rules.base[r]))
+                return (-math.inf, 0.0) if forbidden else (log_odds, float(neural.table[r, v[0], v[2]]))
 
-            truth = h if side == "head" else t
-            rivals = [e for e in range(12) if e != truth and ((e, r, t) if side == "head" else (h, r, e)) not in known]
-            better = sum(key(e) > key(truth) for e in rivals)
-            equal = sum(key(e) == key(truth) for e in rivals)
-            assert places[number] == 1 + better + equal / 2
+            target = h if side == "head" else t
+            competitors = [
+                e for e in range(12) if e != target and ((e, r, t) if side == "head" else (h, r, e)) not in known
+            ]
+            better = sum(key(e) > key(target) for e in competitors)
+            tied = sum(key(e) == key(target) for e in competitors)
+            assert side_ranks[number] == 1 + better + tied / 2
 
 
-def test_a_threshold_of_one_accepts_nothing_and_every_e_step_learns_from_the_observed() -> None:
+def test_with_a_threshold_of_one_every_e_step_uses_only_observed_triples() -> None:
     graph, config = small_graph(), small_config(em__tau_triplet=1)
     outcome = em_of(graph, config)
     assert [line.accepted for line in outcome.history] == [0, 0]
     assert [line.accepted_precision for line in outcome.history] == [None, None]
     check(outcome, graph, config)
-    assert examples_of(graph, outcome.rule_model, outcome.accepted, config).positives.tolist() == graph.train.tolist()
+    assert make_examples(graph, outcome.rule_model, outcome.accepted, config).positives.tolist() == graph.train.tolist()
 
 
 def closed_graph() -> KnowledgeGraph:
-    """One symmetric relation whose training triples all stand in both directions: nothing is left to conclude."""
+    """Return a graph with one symmetric relation and all training triples in both directions: no hidden triples."""
     pairs = [(f"p{i}", f"p{i + 1}") for i in range(12)]
-    rows = [(a, "beside", b) for a, b in pairs] + [(b, "beside", a) for a, b in pairs]
-    return KnowledgeGraph.from_names(rows, [("p0", "beside", "p5")], [("p2", "beside", "p9")])
+    rows = [(a, "next_to", b) for a, b in pairs] + [(b, "next_to", a) for a, b in pairs]
+    return KnowledgeGraph.from_names(rows, [("p0", "next_to", "p5")], [("p2", "next_to", "p9")])
 
 
 @pytest.mark.parametrize("values", [{}, {"em__neural": False}, {"em__hidden_negatives": "explicit"}], ids=str)
@@ -441,8 +450,8 @@ def test_one_relation_with_hidden_triples() -> None:
     graph = KnowledgeGraph.from_names(names[:20], [names[20]], names[21:])
     config = small_config()
     outcome = em_of(graph, config)
-    found = {graph.names(t) for t in outcome.rule_model.groundings.hidden}
-    assert found == {(t, r, h) for h, r, t in names[:20]} - set(names[:20])
+    hidden = {graph.names(t) for t in outcome.rule_model.groundings.hidden}
+    assert hidden == {(t, r, h) for h, r, t in names[:20]} - set(names[:20])
     check(outcome, graph, config)
 
 
@@ -450,7 +459,7 @@ SOFTMAX: dict[str, object] = {"neural__model": "ComplEx", "neural__vectors__reci
 SOFTMAX |= {"neural__learning_rate": 0.1}
 
 
-def test_soft_targets_reject_no_triple() -> None:
+def test_explicit_negatives_require_hard_targets() -> None:
     config = small_config(em__hidden_negatives="explicit", em__targets="soft")
     with pytest.raises(InputError, match=r"em\.targets=hard"):
         em_of(small_graph(), config)
@@ -465,15 +474,15 @@ def test_rejected_hidden_triples_are_the_explicit_negatives(values: dict[str, ob
     model = outcome.rule_model
     rejected = [t for t, p in zip(model.groundings.hidden.tolist(), model.hidden_p_w, strict=True) if p < 0.6]
     assert 0 < len(rejected) < len(outcome.hidden_q)
-    assert examples_of(graph, model, outcome.accepted, config).negatives.tolist() == rejected
+    assert make_examples(graph, model, outcome.accepted, config).negatives.tolist() == rejected
     without = em_of(graph, small_config(**values, em__tau_triplet=0.6))
-    assert without.history[0] == outcome.history[0], "the first E-step knows no hidden triple"
+    assert without.history[0] == outcome.history[0], "the first E-step uses no hidden triples"
     assert without.hidden_q.tolist() != outcome.hidden_q.tolist()
 
 
 @pytest.mark.parametrize("values", [{}, {"mln__blanket": "full", "mln__hidden_premises": "sampled"}], ids=str)
-def test_parts_of_the_bound_written_out(values: dict[str, object]) -> None:
-    """Σ y log p_w + (1 - y) log(1 - p_w) over what a rule reaches, and q's entropy."""
+def test_parts_of_the_bound_equal_a_loop(values: dict[str, object]) -> None:
+    """They are Σ y log p_w + (1 - y) log(1 - p_w) over concluded triples, and the entropy of q."""
     outcome = em_of(small_graph(), small_config(**values, em__iterations=1))
     model = outcome.rule_model
     q = iter(outcome.hidden_q.tolist())
@@ -489,8 +498,8 @@ def test_parts_of_the_bound_written_out(values: dict[str, object]) -> None:
     assert elbo["entropy"] == pytest.approx(entropy, rel=1e-9)
 
 
-def test_a_softmax_is_scaled_on_validation_before_the_rules_learn_from_it() -> None:
-    """q of the hidden triples is σ(slope · score + offset), and that line fits the validation triples."""
+def test_softmax_scores_are_rescaled_on_validation_before_the_m_step() -> None:
+    """q of the hidden triples is σ(slope · score + offset), with the line fitted to the validation triples."""
     graph, config = small_graph(), small_config(**SOFTMAX, em__iterations=1)
     outcome = em_of(graph, config)
     neural, hidden = outcome.neural, outcome.rule_model.groundings.hidden
@@ -512,12 +521,12 @@ def test_a_softmax_is_scaled_on_validation_before_the_rules_learn_from_it() -> N
     [{}, {"mln__l2": 0.0}, {"mln__blanket": "full", "mln__hidden_premises": "sampled"}, {"mln__aggregate": "mean"}],
     ids=str,
 )
-def test_the_report_on_rules(values: dict[str, object]) -> None:
-    """Standard errors by the inverse of the dense Hessian; groundings by counting them."""
+def test_the_report_has_standard_errors_and_counts_of_groundings(values: dict[str, object]) -> None:
+    """Standard errors are compared with the inverse of the dense Hessian, groundings with a count."""
     graph, config = small_graph(), small_config(**values)
     outcome = em_of(graph, config)
     model = outcome.rule_model
-    table = report(model, config)
+    table = rule_report(model, config)
     p, matrix = 1 / (1 + np.exp(-model.log_odds)), model.matrix.toarray()
     hessian = (matrix * (p * (1 - p))[:, None]).T @ matrix + config.mln.l2 * np.eye(len(table))
     known = np.isfinite(table.standard_error)
@@ -528,4 +537,4 @@ def test_the_report_on_rules(values: dict[str, object]) -> None:
     assert table.groundings.tolist() == counts
     assert sum(counts) == len(model.groundings.rule)
     assert table.weight.tolist() == model.rules.weight.tolist()
-    assert (model.rules.groundings == -1).all(), "an iteration has no report"
+    assert (model.rules.groundings == -1).all(), "a rule model has no report before `report`"

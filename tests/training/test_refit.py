@@ -1,4 +1,4 @@
-"""Rule weights learned again: for the same rules, for edited ones, for others; vectors stay."""
+"""Refit: weights are learned again for the same, edited or other rules, and the vectors are kept."""
 
 from pathlib import Path
 
@@ -39,7 +39,7 @@ def weights(model: PLogicNet) -> dict[str, float]:
 
 @pytest.mark.parametrize("values", VARIANTS, ids=str)
 def test_the_same_rules_get_the_same_weights(values: dict[str, object], tmp_path: Path) -> None:
-    """The whole run is the same again, but for iterations after the kept one."""
+    """The whole run is the same, except for iterations after the best one."""
     trained(tmp_path / "run", values).save(tmp_path / "before")
     PLogicNet.load(tmp_path / "run").refit(out=tmp_path / "run")
     changed = different(tmp_path / "before", tmp_path / "run")
@@ -48,8 +48,8 @@ def test_the_same_rules_get_the_same_weights(values: dict[str, object], tmp_path
     assert len(model.history) == model.fitted.outcome.iteration
 
 
-def test_a_row_is_removed_and_a_weight_is_given(tmp_path: Path) -> None:
-    """The table edited as people do: columns they do not care about stay as they were."""
+def test_a_removed_rule_and_a_given_weight_are_used(tmp_path: Path) -> None:
+    """The other columns of the edited table stay as they were."""
     run = tmp_path / "run"
     before = weights(trained(run))
     vectors = files_of(run)["neural.safetensors"]
@@ -66,7 +66,7 @@ def test_a_row_is_removed_and_a_weight_is_given(tmp_path: Path) -> None:
     assert set(after) == set(before) - {removed}
     assert after[kept] == 0.75
     assert files_of(run)["neural.safetensors"] == vectors
-    # the others are at the maximum beside it
+    # given this weight, the other weights are at the maximum
     outcome = model.fitted.outcome
     matrix, observed = outcome.rule_model.matrix.toarray(), outcome.rule_model.groundings.observed
     target = np.ones(len(observed))
@@ -77,7 +77,7 @@ def test_a_row_is_removed_and_a_weight_is_given(tmp_path: Path) -> None:
     assert np.isnan(table.standard_error).tolist() == table.fixed.tolist()
 
 
-def test_a_file_of_rules_takes_the_place_of_all(tmp_path: Path) -> None:
+def test_a_rule_file_replaces_all_rules(tmp_path: Path) -> None:
     run, file = tmp_path / "run", tmp_path / "new.rules"
     trained(run)
     vectors = files_of(run)["neural.safetensors"]
@@ -92,7 +92,7 @@ def test_a_file_of_rules_takes_the_place_of_all(tmp_path: Path) -> None:
     assert model.metrics["test"] == model.evaluate()
 
 
-def test_stopped_on_the_way_the_run_stays_readable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stopped_refit_leaves_a_readable_or_resumable_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = tmp_path / "run"
     before = weights(trained(run))
     old = PLogicNet.load(run).evaluate()
@@ -105,7 +105,7 @@ def test_stopped_on_the_way_the_run_stays_readable(tmp_path: Path, monkeypatch: 
     def fail(*_: object) -> None:
         raise StoppedError
 
-    with monkeypatch.context() as patch:  # when metrics.json is gone and only some files are new
+    with monkeypatch.context() as patch:  # metrics.json is removed and only some files are new
         patch.setattr("plogicnet.runs.files._write_hidden", fail_after_one(fail))
         with pytest.raises(StoppedError):
             PLogicNet.load(run).refit("husband(X, Y) => wife(Y, X)", out=run)
@@ -117,7 +117,7 @@ def test_stopped_on_the_way_the_run_stays_readable(tmp_path: Path, monkeypatch: 
 
 
 def fail_after_one(fail: object) -> object:
-    """The first call is the real one, into the checkpoint; the second fails."""
+    """Return a writer with a normal first call, into the checkpoint, and a failing second call."""
     from plogicnet.runs import files as run_files
 
     real, calls = run_files._write_hidden, []
@@ -129,7 +129,7 @@ def fail_after_one(fail: object) -> object:
     return write
 
 
-def test_edited_rules_ask_for_a_refit_where_judged_triples_are_premises(tmp_path: Path) -> None:
+def test_edited_rules_require_a_refit_if_hidden_triples_are_premises(tmp_path: Path) -> None:
     run = tmp_path / "run"
     trained(run, {"mln.hidden_premises": "sampled"})
     table = RuleTable.read(run / "rules.tsv")
@@ -141,7 +141,7 @@ def test_edited_rules_ask_for_a_refit_where_judged_triples_are_premises(tmp_path
     PLogicNet.load(run).evaluate()
 
 
-def test_a_refitted_run_goes_on(tmp_path: Path) -> None:
+def test_a_refitted_run_can_be_resumed_with_more_iterations(tmp_path: Path) -> None:
     run = tmp_path / "run"
     trained(run, {"em.iterations": 1})
     PLogicNet.load(run).refit("husband(X, Y) => wife(Y, X)", out=run)
@@ -150,12 +150,12 @@ def test_a_refitted_run_goes_on(tmp_path: Path) -> None:
     assert set(weights(model)) == {"husband(X, Y) => wife(Y, X)"}
 
 
-def test_a_refit_into_another_directory_is_a_run_of_its_own(tmp_path: Path) -> None:
+def test_a_refit_into_another_directory_creates_a_run(tmp_path: Path) -> None:
     model = trained(tmp_path / "run").refit("husband(X, Y) => wife(Y, X)", out=tmp_path / "other")
     assert weights(PLogicNet.load(tmp_path / "other")) == weights(model)
 
 
-def test_a_row_that_a_person_added_needs_no_counts(tmp_path: Path) -> None:
+def test_an_added_rule_needs_no_counts(tmp_path: Path) -> None:
     run = tmp_path / "run"
     trained(run)
     file = run / "rules.tsv"

@@ -1,4 +1,4 @@
-"""A training stopped anywhere and resumed ends in the same files, byte for byte; what cannot be resumed is refused."""
+"""A training that is stopped anywhere and resumed gives the same files; what cannot be resumed is an error."""
 
 import json
 import shutil
@@ -22,7 +22,7 @@ WRITTEN = "=1.5: husband(X, Y) => wife(Y, X)\n0.25: parent(X, Y) & sibling(Y, Z)
 SOFTMAX = {"neural.model": "ComplEx", "neural.vectors.recipe": "one_vs_all", "neural.learning_rate": 0.1}
 VARIANTS: dict[str, tuple[dict[str, object], str | None]] = {
     "sampled": ({}, None),
-    "one_vs_all, looked at": (SOFTMAX | {"neural.validate_every": 30, "neural.patience": 1}, None),
+    "one_vs_all, early stopping": (SOFTMAX | {"neural.validate_every": 30, "neural.patience": 1}, None),
     "warm": ({"em.warm_start": True}, None),
     "sampled premises, soft": ({"mln.hidden_premises": "sampled", "em.targets": "soft"}, None),
     "written, explicit negatives": ({"em.hidden_negatives": "explicit"}, WRITTEN),
@@ -30,9 +30,9 @@ VARIANTS: dict[str, tuple[dict[str, object], str | None]] = {
     "rules alone": ({"em.neural": False}, None),
     "neural model alone": ({"em.rules": False}, None),
 }
-EVERYWHERE = ("sampled", "one_vs_all, looked at", "warm softmax with patience")
-"""These are broken off at every place, the others at the more telling ones."""
-TELLING = ("while mining", "before iteration 1 is saved", "in E-step 2, by Ctrl-C", "while finishing")
+STOPPED_EVERYWHERE = ("sampled", "one_vs_all, early stopping", "warm softmax with patience")
+"""These variants are stopped at every step, the others only at the main ones."""
+MAIN_STEPS = ("while mining", "before iteration 1 is saved", "in E-step 2, by Ctrl-C", "while finishing")
 
 
 def trained(
@@ -47,40 +47,40 @@ def trained(
 
 
 def stop_after(iteration: int) -> Callable[[Iteration], None]:
-    def announce(line: Iteration) -> None:
+    def on_iteration(line: Iteration) -> None:
         if line.iteration == iteration:
             raise StoppedError
 
-    return announce
+    return on_iteration
 
 
 def stops(values: dict[str, object]) -> dict[str, Hooks]:
-    """Where this training can be stopped."""
-    places = {
+    """Return hooks that stop this training, by the step at which they stop it."""
+    steps = {
         "while validating": Hooks(stop_at("ranking valid")),
-        "before iteration 1 is saved": Hooks(announce=stop_after(1)),
+        "before iteration 1 is saved": Hooks(on_iteration=stop_after(1)),
         "while finishing": Hooks(stop_at("ranking test")),
     }
     if values.get("em.rules", True):
-        places["while mining"] = Hooks(stop_at("mining"))
+        steps["while mining"] = Hooks(stop_at("mining"))
     if values.get("em.neural", True):
-        places["as E-step 1 begins"] = Hooks(stop_at("training"))
-        places["in E-step 1, by Ctrl-C"] = Hooks(stop_at("training", 1, 50, KeyboardInterrupt))
+        steps["as E-step 1 starts"] = Hooks(stop_at("training"))
+        steps["in E-step 1, by Ctrl-C"] = Hooks(stop_at("training", 1, 50, KeyboardInterrupt))
     if values.get("em.rules", True) and values.get("em.neural", True):
-        places["in E-step 2"] = Hooks(stop_at("training", 2, 50))
-        places["in E-step 2, by Ctrl-C"] = Hooks(stop_at("training", 2, 50, KeyboardInterrupt))
-        places["before iteration 2 is saved"] = Hooks(announce=stop_after(2))
+        steps["in E-step 2"] = Hooks(stop_at("training", 2, 50))
+        steps["in E-step 2, by Ctrl-C"] = Hooks(stop_at("training", 2, 50, KeyboardInterrupt))
+        steps["before iteration 2 is saved"] = Hooks(on_iteration=stop_after(2))
     if values.get("em.iterations") == 3:
-        places["in E-step 3, by Ctrl-C"] = Hooks(stop_at("training", 3, 50, KeyboardInterrupt))
-    return places
+        steps["in E-step 3, by Ctrl-C"] = Hooks(stop_at("training", 3, 50, KeyboardInterrupt))
+    return steps
 
 
 @pytest.mark.parametrize("name", VARIANTS)
-def test_broken_off_anywhere_and_resumed_it_ends_the_same(name: str, tmp_path: Path) -> None:
+def test_a_stopped_and_resumed_training_gives_the_same_files(name: str, tmp_path: Path) -> None:
     values, rules = VARIANTS[name]
     trained(tmp_path / "whole", values, rules)
-    for number, (place, hooks) in enumerate(stops(values).items()):
-        if name not in EVERYWHERE and place not in TELLING:
+    for number, (step, hooks) in enumerate(stops(values).items()):
+        if name not in STOPPED_EVERYWHERE and step not in MAIN_STEPS:
             continue
         run = tmp_path / str(number)
         with pytest.raises((StoppedError, KeyboardInterrupt)):
@@ -88,10 +88,10 @@ def test_broken_off_anywhere_and_resumed_it_ends_the_same(name: str, tmp_path: P
         with pytest.raises(InputError, match="plogicnet resume"):
             PLogicNet.load(run)
         PLogicNet.resume(run)
-        assert different(tmp_path / "whole", run) == [], place
+        assert different(tmp_path / "whole", run) == [], step
 
 
-def test_a_training_may_be_broken_off_again_and_again(tmp_path: Path) -> None:
+def test_a_training_can_be_stopped_and_resumed_several_times(tmp_path: Path) -> None:
     values, rules = VARIANTS["warm softmax with patience"]
     trained(tmp_path / "whole", values, rules)
     with pytest.raises(KeyboardInterrupt):
@@ -101,30 +101,30 @@ def test_a_training_may_be_broken_off_again_and_again(tmp_path: Path) -> None:
             PLogicNet.resume(tmp_path / "run", hooks=Hooks(progress))
     for iteration in (2, 3):
         with pytest.raises(StoppedError):
-            PLogicNet.resume(tmp_path / "run", hooks=Hooks(stop_at("ranking test"), announce=stop_after(iteration)))
+            PLogicNet.resume(tmp_path / "run", hooks=Hooks(stop_at("ranking test"), on_iteration=stop_after(iteration)))
     PLogicNet.resume(tmp_path / "run")
     assert different(tmp_path / "whole", tmp_path / "run") == []
 
 
-def test_what_a_kill_leaves_half_written_is_cleared(tmp_path: Path) -> None:
+def test_partial_files_of_a_killed_process_are_removed(tmp_path: Path) -> None:
     trained(tmp_path / "whole")
     run = tmp_path / "run"
     with pytest.raises(StoppedError):
-        trained(run, hooks=Hooks(announce=stop_after(2)))
+        trained(run, hooks=Hooks(on_iteration=stop_after(2)))
     for name in (
         ".rules.tsv.123.part",
         "checkpoint/1/.history.jsonl.123.part",
         "checkpoint/.e_step.safetensors.1.part",
     ):
         (run / name).mkdir()
-        (run / name / ".tmp123456").write_text("half of it")
-    (run / "checkpoint" / "2").mkdir()  # as where the kill came before all of it was written
-    (run / "checkpoint" / "2" / "rules.tsv").write_text("half of it")
+        (run / name / ".tmp123456").write_text("partial")
+    (run / "checkpoint" / "2").mkdir()  # as if the process was killed while writing it
+    (run / "checkpoint" / "2" / "rules.tsv").write_text("partial")
     PLogicNet.resume(run)
     assert different(tmp_path / "whole", run) == []
 
 
-# one that gains at each iteration, and one whose second is the best of four
+# some improve with each iteration; in the last, the second of four is the best
 MORE: list[dict[str, object]] = [
     {},
     {"em.warm_start": True, "mln.hidden_premises": "sampled"},
@@ -134,14 +134,16 @@ MORE: list[dict[str, object]] = [
 
 @pytest.mark.parametrize("values", MORE, ids=str)
 @pytest.mark.parametrize("before", [1, 3])
-def test_more_iterations_for_a_complete_run(values: dict[str, object], before: int, tmp_path: Path) -> None:
+def test_a_complete_run_can_be_resumed_with_more_iterations(
+    values: dict[str, object], before: int, tmp_path: Path
+) -> None:
     trained(tmp_path / "whole", values | {"em.iterations": 4}, WRITTEN)
     run = tmp_path / "run"
     trained(run, values | {"em.iterations": before}, WRITTEN)
     more = {"em.iterations": 4}
     with pytest.raises(KeyboardInterrupt):
         PLogicNet.resume(run, more, Hooks(stop_at("training", 1, 50, KeyboardInterrupt)))
-    PLogicNet.resume(run)  # what was asked for is not forgotten
+    PLogicNet.resume(run)  # the new number of iterations is stored
     assert different(tmp_path / "whole", run) == []
 
 
@@ -149,12 +151,12 @@ STALLING = SOFTMAX | {"em.patience": 1, "em.iterations": 9}
 
 
 def test_patience_keeps_the_best_iteration(tmp_path: Path) -> None:
-    """The iteration after the best ends the training, and stays in the history alone."""
+    """The iteration after the best one ends the training and remains only in the history."""
     model = trained(tmp_path / "run", STALLING)
     kept = model.fitted.outcome.iteration
-    merits = [line.merit for line in model.history]
-    assert len(merits) == kept + 1 < 9
-    assert merits.index(max(merits)) + 1 == kept
+    mrrs = [line.validation_mrr for line in model.history]
+    assert len(mrrs) == kept + 1 < 9
+    assert mrrs.index(max(mrrs)) + 1 == kept
     best = trained(tmp_path / "best", SOFTMAX | {"em.iterations": kept})
     assert list(model.history[:kept]) == list(best.history)
     assert different(tmp_path / "run", tmp_path / "best") == ["config.yaml", "history.jsonl", "metrics.json"]
@@ -162,11 +164,11 @@ def test_patience_keeps_the_best_iteration(tmp_path: Path) -> None:
     assert metrics[0].pop("sha256") != metrics[1].pop("sha256")
     assert metrics[0] == metrics[1]
     loaded = PLogicNet.load(tmp_path / "run").fitted.outcome
-    assert (loaded.iteration, loaded.merit) == (kept, merits[kept - 1])
+    assert (loaded.iteration, loaded.validation_mrr) == (kept, mrrs[kept - 1])
 
 
-def test_best_vectors_survive_a_stop(tmp_path: Path) -> None:
-    """The best iteration is the last one kept when training stops; going on must not train its vectors further."""
+def test_the_best_vectors_survive_a_stop(tmp_path: Path) -> None:
+    """If the best iteration is the last one when training stops, resuming must not train its vectors further."""
     kept = trained(tmp_path / "whole", STALLING).fitted.outcome.iteration
     with pytest.raises(StoppedError):
         trained(tmp_path / "run", STALLING, hooks=Hooks(stop_at("training", kept + 1)))
@@ -182,40 +184,40 @@ def stopped_after_one(run: Path, values: dict[str, object]) -> Path:
     return run / "checkpoint" / "1" / "neural.safetensors"
 
 
-def test_an_iteration_without_its_neural_model_is_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_iteration_without_its_neural_model_is_skipped(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     trained(tmp_path / "whole")
     stopped_after_one(tmp_path / "run", {}).unlink()
     shutil.copytree(tmp_path / "run", tmp_path / "saved")
     PLogicNet.resume(tmp_path / "run")
     assert "its file neural.safetensors is missing" in caplog.text
-    assert "training is resumed from the beginning" in caplog.text
+    assert "resuming the training from the beginning" in caplog.text
     assert different(tmp_path / "whole", tmp_path / "run") == []
-    (tmp_path / "saved" / "checkpoint" / "written.rules").unlink()  # as where a complete run was given more iterations
+    (tmp_path / "saved" / "checkpoint" / "written.rules").unlink()  # as in a complete run that was resumed
     with pytest.raises(InputError, match=r"checkpoint/1 is damaged: its file neural\.safetensors is missing"):
         PLogicNet.resume(tmp_path / "saved")
 
 
-def test_nothing_to_resume(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"no run at .*nowhere: no such directory"):
+def test_a_directory_without_a_run_cannot_be_resumed(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"no run at .*nowhere: the directory does not exist"):
         PLogicNet.resume(tmp_path / "nowhere")
-    with pytest.raises(InputError, match="no run is here, or its training was stopped before anything was saved"):
+    with pytest.raises(InputError, match="contains no run, or its training stopped before anything was saved"):
         PLogicNet.resume(tmp_path)
     trained(tmp_path / "run", {"em.iterations": 1})
-    (tmp_path / "run" / "run.json").unlink()  # it is written when all that is needed is there
+    (tmp_path / "run" / "run.json").unlink()  # written after everything that `resume` needs
     with pytest.raises(InputError, match="before anything was saved"):
         PLogicNet.resume(tmp_path / "run")
 
 
-def test_a_newer_run_says_so(tmp_path: Path) -> None:
+def test_a_run_of_a_newer_version_is_an_error(tmp_path: Path) -> None:
     run = tmp_path / "run"
     trained(run, {"em.iterations": 1})
     (run / "run.json").write_text(json.dumps({"format": 2, "version": "9.9"}))
     for call in (PLogicNet.load, PLogicNet.resume, read_rules):
-        with pytest.raises(InputError, match=r"written by plogicnet 9\.9, newer than this"):
+        with pytest.raises(InputError, match=r"run\.json has a newer format, written by plogicnet 9\.9\. This version"):
             call(run)
 
 
-def test_a_complete_run_is_not_trained_over_and_saving_over_it_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_train_rejects_a_complete_run_and_save_replaces_it_completely(tmp_path: Path) -> None:
     run, rows = tmp_path / "run", family_rows()
     labelled = KnowledgeGraph.from_names(rows[:86], rows[86:102], rows[102:], "other")
     labelled = KnowledgeGraph(
@@ -223,13 +225,13 @@ def test_a_complete_run_is_not_trained_over_and_saving_over_it_leaves_nothing_be
         labels={"man0": "the first man"},
     )
     trained(run, {"em.iterations": 1}, graph=labelled)
-    with pytest.raises(InputError, match="a finished run is there"):
+    with pytest.raises(InputError, match="contains a complete run"):
         trained(run)
     trained(tmp_path / "whole").save(run)
     assert different(tmp_path / "whole", run) == []
 
 
-def test_a_model_saved_over_the_run_of_another_graph(tmp_path: Path) -> None:
+def test_save_replaces_a_run_of_another_graph(tmp_path: Path) -> None:
     run, rows = tmp_path / "run", [(f"p{i}", "next", f"p{i + 1}") for i in range(30)]
     trained(run, {"em.iterations": 1}, graph=KnowledgeGraph.from_names(rows))
     model = trained(tmp_path / "whole")
@@ -238,7 +240,7 @@ def test_a_model_saved_over_the_run_of_another_graph(tmp_path: Path) -> None:
     assert PLogicNet.load(run).evaluate() == model.evaluate()
 
 
-def test_a_run_whose_saving_failed_is_finished_by_resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_resume_completes_a_run_if_saving_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = trained(tmp_path / "whole", rules=WRITTEN)
 
     def fail(*_: object) -> None:
@@ -252,19 +254,19 @@ def test_a_run_whose_saving_failed_is_finished_by_resume(tmp_path: Path, monkeyp
     assert different(tmp_path / "whole", tmp_path / "run") == []
 
 
-def test_a_run_of_a_graph_without_valid_is_resumed_with_what_it_held_out(tmp_path: Path) -> None:
+def test_a_resumed_run_keeps_the_triples_moved_to_valid(tmp_path: Path) -> None:
     rows = family_rows()
     graph = KnowledgeGraph.from_names(rows[:100], [], rows[100:], "small")
     trained(tmp_path / "whole", graph=graph)
     with pytest.raises(StoppedError):
         trained(tmp_path / "run", hooks=Hooks(stop_at("training", 2)), graph=graph)
     resumed = PLogicNet.resume(tmp_path / "run")
-    assert resumed.fitted.graph.held_out == 5
+    assert resumed.fitted.graph.moved_to_valid == 5
     assert different(tmp_path / "whole", tmp_path / "run") == []
 
 
-def test_a_copy_of_a_stopped_run_goes_on_elsewhere(tmp_path: Path) -> None:
-    """A run directory needs no other file, and says nothing of where it was."""
+def test_a_copy_of_a_stopped_run_can_be_resumed(tmp_path: Path) -> None:
+    """A run directory needs no other file and does not contain its path."""
     stopped_after_one(tmp_path / "a", {})
     shutil.copytree(tmp_path / "a", tmp_path / "b")
     a, b = (PLogicNet.resume(tmp_path / name) for name in "ab")

@@ -1,4 +1,4 @@
-"""Written rules and no mining on the demo family: the trained weights are the exact logistic ones, counted by hand."""
+"""Written rules without mining on the demo family: the weights equal exact logistic weights from simple counts."""
 
 import math
 from collections import Counter
@@ -31,7 +31,7 @@ def composition(train: list[Fact]) -> Counts:
 
 
 def general(train: list[Fact]) -> Counts:
-    """Two children of one parent with a sibling in common; the hypothesis must not be among the premises."""
+    """Count pairs of children of one parent with a common sibling, without groundings that contain their hypothesis."""
     children: dict[str, list[str]] = {}
     siblings: dict[str, list[str]] = {}
     for x, r, y in train:
@@ -40,11 +40,11 @@ def general(train: list[Fact]) -> Counts:
         if r == "sibling":
             siblings.setdefault(x, []).append(y)
     counts: Counts = Counter()
-    for brood in children.values():
-        for y in brood:
-            for z in brood:
+    for family in children.values():
+        for y in family:
+            for z in family:
                 for w in siblings.get(y, []):
-                    # where w is z, the hypothesis is its own premise; y may well be z: nothing keeps variables apart
+                    # if w is z, the hypothesis is a premise; y can be z, because variables can be equal
                     if w in siblings.get(z, []) and w != z:
                         counts[y, "sibling", z] += 1
     return counts
@@ -77,7 +77,7 @@ def weights_of(model: PLogicNet) -> dict[str, float]:
 
 
 def exact_weight(model: PLogicNet, counts: Counts, l2: float) -> float:
-    """The root of Σ n (y - σ(b + n w)) - l2·w, which falls in w, by bisection."""
+    """Return the root of Σ n (y - σ(b + n w)) - l2·w, which decreases in w, by bisection."""
     f = model.fitted
     train = set(train_facts(f.graph))
     hidden = f.outcome.rule_model.groundings.hidden
@@ -97,19 +97,19 @@ def exact_weight(model: PLogicNet, counts: Counts, l2: float) -> float:
     return low
 
 
-def test_the_rules_are_the_written_ones_and_their_conclusions_are_counted(model: PLogicNet) -> None:
+def test_written_rules_have_the_expected_support_hits_and_hidden_triples(model: PLogicNet) -> None:
     train = train_facts(model.fitted.graph)
     rules = model.rules
     assert set(map(str, rules.rules)) == set(COUNT)
-    every: set[Fact] = set()
+    concluded: set[Fact] = set()
     for rule, support, hits in zip(map(str, rules.rules), rules.support, rules.hits, strict=True):
         counts = COUNT[rule](train)
         assert (support, hits) == (len(counts), sum(fact in set(train) for fact in counts))
         assert hits > 10
-        every |= set(counts)
+        concluded |= set(counts)
     hidden = {model.fitted.graph.names(t) for t in model.fitted.outcome.rule_model.groundings.hidden}
-    assert hidden == every - set(train)
-    assert max(general(train).values()) > 1  # so that grounding counts matter
+    assert hidden == concluded - set(train)
+    assert max(general(train).values()) > 1  # so that the counts of groundings matter
 
 
 @pytest.mark.parametrize("l2", [1.0, 0.1])
@@ -120,7 +120,7 @@ def test_trained_weights_are_the_exact_logistic_weights(graph: KnowledgeGraph, m
         assert weight == pytest.approx(exact_weight(trained, COUNT[rule](train), l2), abs=1e-7)
 
 
-def test_a_fixed_weight_stays_and_the_others_are_exact(graph: KnowledgeGraph, tmp_path: Path) -> None:
+def test_fixed_weights_are_kept_and_the_others_are_exact(graph: KnowledgeGraph, tmp_path: Path) -> None:
     (tmp_path / "family.rules").write_text(FIXED)
     fixed = PLogicNet(config()).fit(graph, rules=tmp_path / "family.rules")
     weights = weights_of(fixed)
@@ -134,8 +134,8 @@ def test_a_fixed_weight_stays_and_the_others_are_exact(graph: KnowledgeGraph, tm
     assert again == {INVERSE: True, COMPOSITION: True, GENERAL: False}
 
 
-def test_a_fixed_weight_shifts_what_the_others_learn() -> None:
-    """Two rules with one conclusion each time: what the fixed one says is part of the other's base."""
+def test_a_fixed_weight_changes_the_weights_of_other_rules() -> None:
+    """Two rules conclude the same triples, so the fixed weight adds to the base rate of the other rule."""
     rows = [(f"a{i}", "r", f"b{i}") for i in range(12)] + [(f"a{i}", "s", f"b{i}") for i in range(12)]
     rows += [(f"a{i}", "t", f"b{i}") for i in range(6)]
     graph = KnowledgeGraph.from_names(rows, valid=[("a7", "t", "b7")])
@@ -143,37 +143,38 @@ def test_a_fixed_weight_shifts_what_the_others_learn() -> None:
     model = PLogicNet(config(em__neural=False, mln__unit_clauses=False)).fit(graph, rules=rules)
     w = weights_of(model)["s(X, Y) => t(X, Y)"]
     assert weights_of(model)["r(X, Y) => t(X, Y)"] == 3.0
-    assert 12 * (0.5 - 1 / (1 + math.exp(-(3 + w)))) == pytest.approx(w, abs=1e-7)  # half are observed, q = 0 on H
+    # half of the triples are observed, q = 0 on H
+    assert 12 * (0.5 - 1 / (1 + math.exp(-(3 + w)))) == pytest.approx(w, abs=1e-7)
 
 
 def test_explanations_add_up_exactly(model: PLogicNet) -> None:
-    """Each relation is concluded by one rule, so not even the order of sums matters."""
+    """One rule concludes each relation, so sums have no rounding differences."""
     f = model.fitted
     train, weights = train_facts(f.graph), weights_of(model)
     for rule, count in COUNT.items():
         counts = count(train)
         some = sorted(counts, key=lambda fact: (-counts[fact], fact))
         for fact in some[:3] + some[-3:]:
-            why = model.explain(*fact)
-            (entry,) = why.rules
+            explanation = model.explain(*fact)
+            (entry,) = explanation.rules
             assert (entry.rule, entry.weight, entry.groundings) == (rule, weights[rule], counts[fact])
-            assert why.base + entry.contribution == why.log_odds
+            assert explanation.base + entry.contribution == explanation.log_odds
             assert entry.contribution == counts[fact] * weights[rule]
             for premises in entry.premises:
                 assert set(premises) <= set(train)
                 assert fact not in premises
 
 
-def test_explain_on_a_loaded_run_does_not_build_the_whole_network(model: PLogicNet, tmp_path: Path) -> None:
+def test_explain_on_a_loaded_run_does_not_ground_the_whole_graph(model: PLogicNet, tmp_path: Path) -> None:
     model.save(tmp_path / "run")
     loaded = PLogicNet.load(tmp_path / "run")
     train = train_facts(loaded.fitted.graph)
     facts = [min(count(train)) for count in COUNT.values()] + [train[0]]
     got = [loaded.explain(*fact) for fact in facts]
-    assert "grounded" not in loaded.fitted.outcome.rule_model.evidence.network.__dict__
-    assert "rows" not in loaded.fitted.outcome.rule_model.evidence.__dict__
+    assert "network" not in loaded.fitted.outcome.rule_model.assignment.grounder.__dict__
+    assert "rows" not in loaded.fitted.outcome.rule_model.assignment.__dict__
     assert got == [model.explain(*fact) for fact in facts]
-    judged = loaded.judge(loaded.fitted.graph.train[:1])  # which asks the whole network, and says the same
-    assert "grounded" in loaded.fitted.outcome.rule_model.evidence.network.__dict__
-    assert judged[0].probability == got[-1].probability
-    assert judged[0].p_w == got[-1].p_w
+    predictions = loaded.predict_triples(loaded.fitted.graph.train[:1])  # grounds the graph, with the same result
+    assert "network" in loaded.fitted.outcome.rule_model.assignment.grounder.__dict__
+    assert predictions[0].probability == got[-1].probability
+    assert predictions[0].p_w == got[-1].p_w

@@ -1,4 +1,4 @@
-"""What the server answers, through the real command: the model's own answers, and every mistake in words."""
+"""The responses of the real command: they equal the model's results, and every error has a message."""
 
 import json
 from collections.abc import Iterator
@@ -11,8 +11,8 @@ import pytest
 from plogicnet import PLogicNet
 from plogicnet.evaluation.metrics import columns
 from plogicnet.graph import KnowledgeGraph
-from plogicnet.web.answers import Answerer
-from plogicnet.web.roles import ROLES_AT_ONCE, Roles
+from plogicnet.web.roles import MAX_ROLES, Roles
+from plogicnet.web.service import ModelService
 from web_servers import HOSTILE, LONG, SCRIPT
 
 
@@ -37,7 +37,7 @@ def error(client: httpx.Client, status: int, path: str, **values: object) -> str
 
 
 def close(a: Any, b: Any) -> bool:
-    """Equal, but for the last bits of numbers, which depend on the number of threads."""
+    """Return whether two values are equal except for rounding, which depends on the number of threads."""
     if isinstance(a, float) and isinstance(b, float):
         return a == pytest.approx(b, rel=1e-5, abs=1e-7)
     if isinstance(a, list | tuple) and isinstance(b, list | tuple):
@@ -60,27 +60,27 @@ def close(a: Any, b: Any) -> bool:
         {"head": "man0", "relation": "husband", "tail": "woman0"},
     ],
 )
-def test_predict_gives_the_models_own_answers(
+def test_predict_returns_the_models_predictions(
     client: httpx.Client, served_model: PLogicNet, query: dict[str, Any]
 ) -> None:
     expected = [p.to_json() for p in served_model.predict(**query)]
     got = body(client, "predict", **query)["predictions"]
     graph = served_model.fitted.graph
-    held = {graph.names(t): split for split in ("valid", "test") for t in graph.split(split)}
+    held_out = {graph.names(t): split for split in ("valid", "test") for t in graph.split(split)}
     for row in got:
-        assert row["held_out"] == held.get((row["head"], row["relation"], row["tail"]))
+        assert row["held_out"] == held_out.get((row["head"], row["relation"], row["tail"]))
     assert close(got, expected)
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_explain_gives_the_models_own_answers(client: httpx.Client, served_model: PLogicNet, name: str) -> None:
+def test_explain_returns_the_models_explanation(client: httpx.Client, served_model: PLogicNet, name: str) -> None:
     head, relation, tail = name, "husband", "woman0"
     got = body(client, "explain", head=head, relation=relation, tail=tail)
     assert got.pop("labels") == {}
     assert close(got, served_model.explain(head, relation, tail, 20).to_json())
 
 
-def test_explanations_hold_as_many_premises_as_asked_for(client: httpx.Client, served_model: PLogicNet) -> None:
+def test_explanations_list_at_most_the_requested_premises(client: httpx.Client, served_model: PLogicNet) -> None:
     graph = served_model.fitted.graph
     whole = [served_model.explain(*graph.names(t)) for t in graph.train[:40]]
     most = max(whole, key=lambda why: max((rule.groundings for rule in why.rules), default=0))
@@ -91,17 +91,17 @@ def test_explanations_hold_as_many_premises_as_asked_for(client: httpx.Client, s
     assert [rule["groundings"] for rule in got["rules"]] == [rule.groundings for rule in most.rules]
 
 
-def test_more_than_a_hundred_premises_are_given_where_asked_for() -> None:
+def test_more_than_a_hundred_premises_can_be_requested() -> None:
     from small import fitted
 
     rows = [row for i in range(150) for row in (("man", "parent", f"c{i}"), (f"c{i}", "child", "woman"))]
     rows += [("man", "spouse", "woman"), ("x", "spouse", "y")]
     model = fitted({"em.neural": False}, KnowledgeGraph.from_names(rows, [("x", "spouse", "y")]))
-    [rule] = Answerer(model).explain("man", "spouse", "woman", 1000).rules
+    [rule] = ModelService(model).explain("man", "spouse", "woman", 1000).rules
     assert len(rule.premises) == rule.groundings == 150
 
 
-def test_rules_are_the_commands_rules(client: httpx.Client, served_model: PLogicNet) -> None:
+def test_rules_equal_those_of_the_command(client: httpx.Client, served_model: PLogicNet) -> None:
     rows = served_model.rules.rows()
     got = body(client, "rules", top=1000)
     assert got["total"] == len(rows)
@@ -130,7 +130,7 @@ def test_examples_of_rules_are_groundings(client: httpx.Client, served_model: PL
     assert {"inverse", "composition", "subrelation"} & patterns
 
 
-def test_known_facts_are_those_of_the_graph_page_by_page(client: httpx.Client, served_model: PLogicNet) -> None:
+def test_pages_of_known_facts_have_all_facts_of_the_graph(client: httpx.Client, served_model: PLogicNet) -> None:
     graph = served_model.fitted.graph
     for name in ("man0", LONG, "woman3"):
         expected = {graph.names(t) for t in graph.train if name in (graph.names(t)[0], graph.names(t)[2])}
@@ -147,9 +147,9 @@ def test_known_facts_are_those_of_the_graph_page_by_page(client: httpx.Client, s
         }
 
 
-def test_predicted_facts_are_the_best_of_the_entitys_roles(client: httpx.Client, served_model: PLogicNet) -> None:
+def test_predicted_facts_are_the_most_probable_of_all_roles(client: httpx.Client, served_model: PLogicNet) -> None:
     roles = body(client, "entity", name="man0")["roles"]
-    assert len(roles) <= ROLES_AT_ONCE
+    assert len(roles) <= MAX_ROLES
     best = {}
     for role in roles:
         head, tail = ("man0", None) if role["side"] == "tail" else (None, "man0")
@@ -165,20 +165,20 @@ def test_predicted_facts_are_the_best_of_the_entitys_roles(client: httpx.Client,
     assert [row["head"] for row in one] == [p.head for p in served_model.predict(relation="parent", tail="man0", top=5)]
 
 
-def test_roles_are_known_concluded_by_rules_or_those_of_similar_entities(served_model: PLogicNet) -> None:
+def test_candidate_roles_start_with_the_known_roles_and_include_concluded_ones(served_model: PLogicNet) -> None:
     graph = served_model.fitted.graph
     roles = Roles(graph, served_model.rules)
     for entity in range(len(graph.entities)):
         facts = graph.train[(graph.train[:, 0] == entity) | (graph.train[:, 2] == entity)]
         known = {(int(r), "tail" if h == entity else "head") for h, r, _ in facts}
-        found = roles.of(entity)
-        assert set(found[: len(known)]) == known == set(roles.known(entity))
-        assert len(found) == len(set(found))
+        candidates = roles.candidates(entity)
+        assert set(candidates[: len(known)]) == known == set(roles.known_counts(entity))
+        assert len(candidates) == len(set(candidates))
         assert np.array_equal(np.unique(roles.facts(entity), axis=0), np.unique(facts, axis=0))
-    # husband(X, Y) => wife(Y, X) suggests to a husband whose wife is not known that he has one
+    # husband(X, Y) => wife(Y, X) suggests the role of wife(?, X) for a husband without a known wife
     husband, wife = graph.relations.id("husband"), graph.relations.id("wife")
     assert any(
-        (wife, "head") in roles.of(int(h)) and (wife, "head") not in roles.known(int(h))
+        (wife, "head") in roles.candidates(int(h)) and (wife, "head") not in roles.known_counts(int(h))
         for h, r, _ in graph.train
         if r == husband
     )
@@ -201,43 +201,43 @@ def test_search_info_and_metrics(client: httpx.Client, served_model: PLogicNet) 
     assert body(client, "metrics") == json.loads(json.dumps(served_model.metrics))
 
 
-def test_labels_come_with_the_names_that_have_some() -> None:
+def test_responses_have_the_labels_of_their_names() -> None:
     from dataclasses import replace
 
     from small import fitted, small_graph
 
     model = fitted(None, replace(small_graph(), labels={"man0": "Mr. Zero", "husband": "is husband of"}))
-    answers = Answerer(model)
-    assert answers.predict("man0", "husband", None, 3, False)["labels"] == {
+    service = ModelService(model)
+    assert service.predict("man0", "husband", None, 3, False)["labels"] == {
         "man0": "Mr. Zero",
         "husband": "is husband of",
     }
-    assert answers.search("zero")["names"][0]["label"] == "Mr. Zero"
-    assert answers.entity("man0")["label"] == "Mr. Zero"
-    assert answers.explain("man0", "husband", "woman0").labels["man0"] == "Mr. Zero"
+    assert service.search("zero")["names"][0]["label"] == "Mr. Zero"
+    assert service.entity("man0")["label"] == "Mr. Zero"
+    assert service.explain("man0", "husband", "woman0").labels["man0"] == "Mr. Zero"
 
 
-def test_a_self_loop_is_one_fact_everywhere() -> None:
+def test_a_self_loop_counts_once_everywhere() -> None:
     from small import family_rows, fitted
 
     loops = [("man0", "knows", "man0"), ("man0", "knows", "man1"), ("man2", "knows", "man0")]
     rows = [row for row in family_rows()[:60] if "man0" not in row]
-    answers = Answerer(fitted(None, KnowledgeGraph.from_names(rows + loops, family_rows()[90:100], name="loops")))
-    assert next(e["facts"] for e in answers.search("man0")["names"] if e["name"] == "man0") == 3
-    about = answers.entity("man0")
-    assert about["facts"] == 3
-    assert answers.known("man0", None, None, 50, 0)["total"] == 3
-    for role in about["roles"]:
-        assert answers.known("man0", role["relation"], role["side"], 50, 0)["total"] == role["known"]
+    service = ModelService(fitted(None, KnowledgeGraph.from_names(rows + loops, family_rows()[90:100], name="loops")))
+    assert next(e["facts"] for e in service.search("man0")["names"] if e["name"] == "man0") == 3
+    details = service.entity("man0")
+    assert details["facts"] == 3
+    assert service.known("man0", None, None, 50, 0)["total"] == 3
+    for role in details["roles"]:
+        assert service.known("man0", role["relation"], role["side"], 50, 0)["total"] == role["known"]
 
 
-def test_mistakes_are_answered_in_words(client: httpx.Client) -> None:
+def test_errors_have_a_message(client: httpx.Client) -> None:
     assert "unknown entity 'nobody'" in error(client, 404, "/api/predict", head="nobody", relation="wife")
     assert "unknown relation" in error(client, 404, "/api/explain", head="man0", relation="no", tail="man0")
     assert "unknown entity" in error(client, 404, "/api/entity", name="z" * 8192)
     assert len(error(client, 404, "/api/entity", name="z" * 8192)) < 300
-    assert "leave one" in error(client, 422, "/api/predict", head="man0")
-    assert "leave one" in error(client, 422, "/api/predict")
+    assert "at least two of head" in error(client, 422, "/api/predict", head="man0")
+    assert "at least two of head" in error(client, 422, "/api/predict")
     assert "top" in error(client, 422, "/api/predict", head="man0", relation="wife", top=0)
     assert "top" in error(client, 422, "/api/predict", head="man0", relation="wife", top=10**6)
     assert "top" in error(client, 422, "/api/search", top=21)
@@ -246,8 +246,8 @@ def test_mistakes_are_answered_in_words(client: httpx.Client) -> None:
     assert "offset" in error(client, 422, "/api/rules", offset=-1)
     assert "name" in error(client, 422, "/api/entity")
     assert "name" in error(client, 422, "/api/entity", name="z" * 8193)
-    assert "the run has" in error(client, 404, "/api/rule", number=10**6)
-    assert error(client, 404, "/api/nothing") == error(client, 404, "/nothing") == "nothing is here"
+    assert "numbered from 0" in error(client, 404, "/api/rule", number=10**6)
+    assert error(client, 404, "/api/nothing") == error(client, 404, "/nothing") == "not found"
 
 
 def test_openapi_describes_every_route(client: httpx.Client) -> None:

@@ -1,4 +1,4 @@
-"""The page in headless Chromium: used as people use it, and with names that would do harm if they were read as HTML."""
+"""The page in headless Chromium: typical use, and names that would do harm as HTML."""
 
 import re
 import shutil
@@ -12,6 +12,7 @@ import pytest
 
 from plogicnet import Config, PLogicNet
 from plogicnet.graph import KnowledgeGraph
+from plogicnet.support.numbers import format_probability
 from plogicnet.web.connections import Limits
 from small import SMALL, family_rows, fitted
 from web_servers import HOSTILE, LONG, RIGHT_TO_LEFT, SCRIPT, in_process, serving
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 if CHROMIUM is None:
     pytest.skip(
-        "the page is not tested: no Chromium is installed (Debian: apt install chromium)", allow_module_level=True
+        "the page is not tested: Chromium is not installed (Debian: apt install chromium)", allow_module_level=True
     )
 playwright = pytest.importorskip("playwright.sync_api", reason="the page is not tested: Playwright is not installed")
 FLAGS = (
@@ -42,27 +43,27 @@ def browser() -> Iterator["Browser"]:
 
 @pytest.fixture
 def page(browser: "Browser", address: str) -> Iterator["Page"]:
-    """A page that asks nothing but this server, runs no script of a name, and reports no problem."""
+    """A page. The fixture checks that it requests only this server, runs no script from a name and has no errors."""
     context = browser.new_context(viewport={"width": 1200, "height": 800}, color_scheme="light")
     context.set_default_timeout(WAIT)
-    made = context.new_page()
+    page = context.new_page()
     problems: list[str] = []
-    asked: list[str] = []
-    made.on("request", lambda request: asked.append(request.url))
-    made.on("pageerror", lambda error: problems.append(str(error)))
-    made.on("dialog", lambda dialog: problems.append(dialog.message))
-    made.on(
+    requested: list[str] = []
+    page.on("request", lambda request: requested.append(request.url))
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.on("dialog", lambda dialog: problems.append(dialog.message))
+    page.on(
         "console",
         lambda message: (
             problems.append(message.text) if message.type == "error" and "404" not in message.text else None
         ),
     )
-    yield made
+    yield page
     assert problems == []
-    assert asked
-    assert {urlsplit(url).netloc for url in asked} == {urlsplit(address).netloc}
-    assert made.evaluate("window.pwned") is None
-    assert made.locator("main script, main img, main iframe, main object").count() == 0
+    assert requested
+    assert {urlsplit(url).netloc for url in requested} == {urlsplit(address).netloc}
+    assert page.evaluate("window.pwned") is None
+    assert page.locator("main script, main img, main iframe, main object").count() == 0
     context.close()
 
 
@@ -74,17 +75,17 @@ def open_view(page: "Page", address: str, view: str, **values: str) -> None:
 
 
 def ready(page: "Page") -> None:
-    """Waits until the page shows what its address says; by asking again and again, since its policy allows no eval."""
+    """Wait until the page shows the view of its URL. It is polled, because its content policy forbids eval."""
     for _ in range(WAIT // 20):
         if page.evaluate("document.getElementById('view').dataset.ready === location.hash"):
             return
         page.wait_for_timeout(20)
-    raise AssertionError(f"{page.url} is not shown: {page.locator('main').inner_text()[:500]}")
+    raise AssertionError(f"{page.url} is not ready: {page.locator('main').inner_text()[:500]}")
 
 
 def test_search_open_filter_explain_and_back(page: "Page", address: str) -> None:
     open_view(page, address, "")
-    assert "What is missing in families <b>&amp;, and why?" in page.locator("h1").inner_text()
+    assert page.locator("h1").inner_text() == "Missing facts in families <b>&amp;"
     page.get_by_role("combobox", name="Search for an entity").fill("MAN1")
     option = page.get_by_role("option").first
     assert option.locator("bdi").inner_text() == "man1"
@@ -93,14 +94,13 @@ def test_search_open_filter_explain_and_back(page: "Page", address: str) -> None
     assert page.locator("h1").inner_text() == "man1"
     assert page.title() == "man1 · plogicnet"
     predicted, known = page.locator("section.card").nth(0), page.locator("section.card").nth(1)
-    assert predicted.locator("h2").inner_text() == "Predicted"
+    assert predicted.locator("h2").inner_text() == "Predicted facts"
     assert known.locator(".chip").first.inner_text() == "known"
-    assert predicted.locator(".number").first.inner_text().endswith("%")
     width = predicted.locator(".fill").first.evaluate("node => parseFloat(node.style.width)")
     shown = predicted.locator(".fact .number").first.inner_text()
-    assert f"{width:.1f} %" == shown or shown[0] in "<>"
+    assert format_probability(width / 100) == shown
 
-    page.get_by_role("link", name="from here parent").click()
+    page.get_by_role("link", name="as head: parent").click()
     ready(page)
     relations = page.locator(".fact .relation").all_inner_texts()
     assert relations
@@ -112,7 +112,7 @@ def test_search_open_filter_explain_and_back(page: "Page", address: str) -> None
     row.locator(".why").click()
     ready(page)
     assert page.locator("h1 bdi").all_inner_texts() == names
-    assert page.locator(".verdict .big").inner_text().endswith("%")
+    assert re.fullmatch(r"<0\.001|0\.\d{3}|>0\.999", page.locator(".overview .big").inner_text())
     assert page.get_by_text("base rate of parent").is_visible()
 
     page.go_back()
@@ -121,22 +121,28 @@ def test_search_open_filter_explain_and_back(page: "Page", address: str) -> None
     assert page.locator("h1").inner_text() == "man1"
 
 
-def test_an_explanation_draws_premises_and_adds_up(page: "Page", address: str) -> None:
+def test_probabilities_are_written_as_in_the_commands(page: "Page", address: str) -> None:
+    open_view(page, address, "")
+    values = [0, 1e-9, 0.00049, 0.0005, 0.0012, 0.5, 0.9412, 0.9994, 0.9995, 1]
+    script = "values => import('/static/dom.js').then(dom => values.map(dom.formatProbability))"
+    assert page.evaluate(script, values) == [format_probability(p) for p in values]
+
+
+def test_an_explanation_draws_premises_and_its_terms_add_up(page: "Page", address: str) -> None:
     open_view(page, address, "rules", q="husband wife")
     page.locator(".rules summary").first.click()
     page.locator(".premises a[href^='#/fact']").first.click()
     ready(page)
     drawing = page.locator("svg.drawing")
-    assert drawing.locator("path.edge.asked").count() == 1
-    assert drawing.locator("path.edge:not(.asked)").count() >= 1
+    assert drawing.locator("path.edge.explained").count() == 1
+    assert drawing.locator("path.edge:not(.explained)").count() >= 1
     ends = page.locator("h1 a bdi").all_inner_texts()
     assert set(ends) <= {text.strip() for text in drawing.locator("a > text").all_text_contents()}
-    # how many premises are named in the list are arrows in the drawing
     lists = page.locator(".odds").all()
-    assert len(lists) == 2  # what the rules add up to, and how the probability is composed
+    assert len(lists) == 2  # the contributions of the rules, and how the probability is computed
     for odds in lists:
-        figures = [float(t.replace("−", "-")) for t in odds.locator(".line > .number").all_inner_texts()]
-        assert sum(figures[:-1]) == pytest.approx(figures[-1], abs=0.01 * len(figures))
+        numbers = [float(t.replace("−", "-")) for t in odds.locator(".line > .number").all_inner_texts()]
+        assert sum(numbers[:-1]) == pytest.approx(numbers[-1], abs=0.01 * len(numbers))
     page.locator(".odds .rule").first.hover()
     assert drawing.locator("[data-rules~='0'].dim").count() == 0
     drawing.locator("a").first.click()
@@ -144,7 +150,7 @@ def test_an_explanation_draws_premises_and_adds_up(page: "Page", address: str) -
     assert page.url.split("#")[1].startswith("/entity")
 
 
-def test_permalinks_open_what_they_name(page: "Page", address: str) -> None:
+def test_permalinks_open_their_view(page: "Page", address: str) -> None:
     open_view(page, address, "fact", h="man0", r="husband", t="woman0")
     assert page.locator("h1 bdi").all_inner_texts() == ["man0", "husband", "woman0"]
     open_view(page, address, "entity", name="man2", relation="parent", side="tail")
@@ -153,19 +159,19 @@ def test_permalinks_open_what_they_name(page: "Page", address: str) -> None:
     assert page.get_by_role("heading", name="This rule").is_visible()
     assert page.locator(".rules details[open] .premises li").count() > 0
     open_view(page, address, "entity", name="nobody")
-    assert "There is no entity nobody here" in page.get_by_role("alert").inner_text()
+    assert "No entity is named nobody." in page.get_by_role("alert").inner_text()
     open_view(page, address, "fact", h="man0", r="husbandry", t="woman0")
-    assert "There is no relation husbandry here" in page.get_by_role("alert").inner_text()
+    assert "No relation is named husbandry." in page.get_by_role("alert").inner_text()
     page.get_by_role("alert").get_by_role("link", name="husband").click()
     ready(page)
     assert page.locator("h1 bdi").all_inner_texts() == ["man0", "husband", "woman0"]
     open_view(page, address, "constructor")
-    assert "no such page" in page.get_by_role("alert").inner_text()
+    assert "does not exist" in page.get_by_role("alert").inner_text()
     open_view(page, address, "nowhere")
     assert page.get_by_role("alert").is_visible()
 
 
-def test_questions_of_all_three_kinds(page: "Page", address: str) -> None:
+def test_queries_for_tail_head_and_relation(page: "Page", address: str) -> None:
     open_view(page, address, "ask")
     for label, text in (("Head", "man0"), ("Relation", "pare")):
         field = page.get_by_role("combobox", name=label)
@@ -182,17 +188,17 @@ def test_questions_of_all_three_kinds(page: "Page", address: str) -> None:
     open_view(page, address, "ask", h="man0", t="woman0", top="50")
     assert page.locator(".fact").count() > 3
     open_view(page, address, "ask", h="man0")
-    assert page.get_by_text("Name two of the three").is_visible()
+    assert page.get_by_text("Fill in two of the three fields").is_visible()
     open_view(page, address, "ask", h="man77", r="parent")
-    told = page.get_by_role("alert")
-    assert "There is no entity man77 here" in told.inner_text()
-    assert "/api" not in told.inner_text()
-    told.get_by_role("link").first.click()
+    alert = page.get_by_role("alert")
+    assert "No entity is named man77." in alert.inner_text()
+    assert "/api" not in alert.inner_text()
+    alert.get_by_role("link").first.click()
     ready(page)
     assert page.locator(".fact").count() == 10
 
 
-def test_the_keyboard_is_enough(page: "Page", address: str) -> None:
+def test_the_page_can_be_used_with_the_keyboard(page: "Page", address: str) -> None:
     open_view(page, address, "")
     page.keyboard.press("/")
     search = page.get_by_role("combobox", name="Search for an entity")
@@ -200,18 +206,18 @@ def test_the_keyboard_is_enough(page: "Page", address: str) -> None:
     page.keyboard.type("woman")
     page.get_by_role("option").first.wait_for()
     page.keyboard.press("ArrowDown")
-    marked = page.locator("[role=option][aria-selected=true]")
-    assert marked.count() == 1
-    name = marked.locator("bdi").inner_text()
-    assert search.get_attribute("aria-activedescendant") == marked.get_attribute("id")
+    selected = page.locator("[role=option][aria-selected=true]")
+    assert selected.count() == 1
+    name = selected.locator("bdi").inner_text()
+    assert search.get_attribute("aria-activedescendant") == selected.get_attribute("id")
     page.keyboard.press("Escape")
     assert page.get_by_role("option").count() == 0
     page.keyboard.press("ArrowDown")
     page.get_by_role("option").first.wait_for()
     page.keyboard.press("ArrowDown")
-    if marked.locator("bdi").inner_text() != name:
+    if selected.locator("bdi").inner_text() != name:
         page.keyboard.press("ArrowDown")
-    name = marked.locator("bdi").inner_text()
+    name = selected.locator("bdi").inner_text()
     page.keyboard.press("Enter")
     page.wait_for_url("**#/entity?name=*")
     ready(page)
@@ -237,27 +243,27 @@ def test_the_keyboard_is_enough(page: "Page", address: str) -> None:
     assert not page.get_by_role("dialog").is_visible()
 
 
-def test_enter_takes_nothing_that_answers_an_earlier_text(page: "Page", address: str) -> None:
+def test_enter_ignores_suggestions_for_an_earlier_text(page: "Page", address: str) -> None:
     open_view(page, address, "")
     search = page.get_by_role("combobox", name="Search for an entity")
     search.press_sequentially("man")
     page.get_by_role("option").first.wait_for()
     first = page.get_by_role("option").first.locator("bdi").inner_text()
     assert first != "man4"
-    page.keyboard.insert_text("4")  # and no time for another list
+    page.keyboard.insert_text("4")  # before the suggestions are updated
     page.keyboard.press("Enter")
     page.wait_for_url("**#/entity?name=*")
     ready(page)
     assert page.locator("h1").inner_text() == "man4"
 
 
-def test_the_filter_keeps_what_is_typed(page: "Page", address: str) -> None:
+def test_the_filter_keeps_the_typed_text_and_the_focus(page: "Page", address: str) -> None:
     open_view(page, address, "rules")
     field = page.get_by_label("Filter")
     field.click()
     for part in ("husband", " ", "wi", "fe"):
         page.keyboard.type(part)
-        page.wait_for_timeout(400)  # longer than the page waits before it asks
+        page.wait_for_timeout(400)  # longer than the delay of the filter
     page.wait_for_url("**#/rules?q=husband+wife")
     ready(page)
     assert field.input_value() == "husband wife"
@@ -267,17 +273,17 @@ def test_the_filter_keeps_what_is_typed(page: "Page", address: str) -> None:
     assert all("wife" in text and "husband" in text for text in texts)
     assert page.get_by_text(f"{len(texts)} rules with these words").is_visible()
     page.keyboard.press("Escape")
-    page.keyboard.press("g")  # left before the field's words are asked for
+    page.keyboard.press("g")  # leave before the filter is applied
     ready(page)
 
 
-def test_constraints_are_told_as_such(page: "Page", address: str, served_model: PLogicNet) -> None:
+def test_constraints_are_shown_as_constraints(page: "Page", address: str, served_model: PLogicNet) -> None:
     table = served_model.rules
     number = next(i for i, rule in enumerate(table.rules) if rule.negated and rule.head.relation == "wife")
     facts = int(table.support[number])
     open_view(page, address, "rules", n=str(number))
     inside = page.locator(".rules details[open] .inside")
-    assert inside.inner_text().startswith(f"no self-loop in {facts} of {facts} wife facts")
+    assert inside.inner_text().startswith(f"{facts} of {facts} wife facts are not self-loops")
     assert inside.locator("li").count() == 0
     learned, constraints = len(table) - int(table.constraints.sum()), int(table.constraints.sum())
     open_view(page, address, "rules", q=str(table.rules[number]))
@@ -289,7 +295,7 @@ def test_constraints_are_told_as_such(page: "Page", address: str, served_model: 
     )
 
 
-def test_failures_are_told_and_can_be_tried_again(browser: "Browser", address: str) -> None:
+def test_errors_are_shown_and_can_be_retried(browser: "Browser", address: str) -> None:
     context = browser.new_context()
     context.set_default_timeout(WAIT)
     page = context.new_page()
@@ -308,22 +314,22 @@ def test_failures_are_told_and_can_be_tried_again(browser: "Browser", address: s
     page.get_by_label("Filter").fill("wife")
     assert page.get_by_role("alert").inner_text() == "too busy"
     page.unroute("**/api/rules?*")
-    # as if there were more facts than one answer holds
+    # pretend that there are more facts than in one response
     page.route("**/api/known?*", lambda route: route.fulfill(json=httpx.get(route.request.url).json() | {"total": 99}))
     open_view(page, address, "entity", name="man0")
-    more = page.locator("section.card", has_text="Known (").get_by_role("button", name="Show more")
+    more = page.locator("section.card", has_text="Known facts (").get_by_role("button", name="Show more")
     page.unroute("**/api/known?*")
     page.route("**/api/known?*", lambda route: route.fulfill(status=503, body=fail))
     more.click()
     assert page.get_by_role("alert").inner_text() == "too busy"
     page.unroute("**/api/known?*")
-    more.click()  # and now it comes to the end of the list
+    more.click()  # this loads the end of the list
     more.wait_for(state="detached")
     assert page.get_by_role("alert").count() == 0
     context.close()
 
 
-def test_escape_stays_on_this_site(page: "Page", address: str) -> None:
+def test_escape_does_not_leave_the_site(page: "Page", address: str) -> None:
     open_view(page, address, "entity", name="man0")  # after a blank page
     page.locator("a.why").first.click()
     page.wait_for_url("**#/fact?*")
@@ -342,12 +348,12 @@ def test_escape_stays_on_this_site(page: "Page", address: str) -> None:
     page.go_back()
     page.wait_for_url("**#/fact?*")
     ready(page)
-    page.keyboard.press("Escape")  # this page was the first here
+    page.keyboard.press("Escape")  # this view was the first of the site
     page.wait_for_url("**#/entity?name=man0")
     ready(page)
 
 
-def test_means_held_out_facts_similar_entities_and_unknown_ones_are_told(browser: "Browser") -> None:
+def test_mean_aggregation_held_out_facts_similar_entities_and_unknown_entities(browser: "Browser") -> None:
     rows = family_rows()
     graph = KnowledgeGraph.from_names(rows[:86], [*rows[86:102], ("stranger", "sibling", "a0")], rows[102:])
     model = fitted({"neural.steps": 60, "mln.aggregate": "mean"}, graph)
@@ -359,17 +365,20 @@ def test_means_held_out_facts_similar_entities_and_unknown_ones_are_told(browser
         shares = 0
         for h, r, t in (graph.names(triple) for triple in graph.test):
             open_view(page, address, "fact", h=h, r=r, t=t)
-            assert page.get_by_text("Held out: test holds it").is_visible()
+            assert page.get_by_text("Held out: in the test split").is_visible()
             for line in page.locator(".odds .rule .line").all():
-                said = line.locator("summary .small").inner_text()
-                weight, own, every = map(float, re.findall(r"weight (-?[\d.]+), (\d+) of the (\d+) grounding", said)[0])
-                told = line.locator(".number").first.inner_text().replace("−", "-")
-                assert float(told) == pytest.approx(weight * own / every, abs=0.011)
-                shares += own < every
-            near = page.locator(".card", has_text="Similar entities").locator(".fact")
-            similarities = [float(text) for text in near.locator(".number").all_inner_texts()]
+                text = line.locator("summary .small").inner_text()
+                weight, count, total = map(
+                    float, re.findall(r"weight (-?[\d.]+), (\d+) of the (\d+) grounding", text)[0]
+                )
+                contribution = line.locator(".number").first.inner_text().replace("−", "-")
+                assert float(contribution) == pytest.approx(weight * count / total, abs=0.011)
+                shares += count < total
+            similar = page.locator(".card", has_text="Known facts with similar entities").locator(".fact")
+            similarities = [float(text) for text in similar.locator(".number").all_inner_texts()]
             assert similarities == sorted(similarities, reverse=True)
-            assert all(text in (f"like {h}", f"like {t}") for text in near.locator("> .small").all_inner_texts())
+            labels = similar.locator("> .small").all_inner_texts()
+            assert all(text in (f"similar to {h}", f"similar to {t}") for text in labels)
             if shares:
                 break
         assert shares
@@ -379,37 +388,42 @@ def test_means_held_out_facts_similar_entities_and_unknown_ones_are_told(browser
             lambda route: route.fulfill(json=httpx.get(route.request.url).json() | {"paths": [path]}),
         )
         open_view(page, address, "fact", h="man0", r="parent", t="a0")
-        told = page.locator(".card", has_text="Paths from head to tail").locator("li").inner_text()
-        assert told.split() == ["0.75", *("man0", "husband", "woman0"), "and", *("woman0", "parent", "a0")]
+        text = page.locator(".card", has_text="Paths from head to tail").locator("li").inner_text()
+        assert text.split() == ["0.75", *("man0", "husband", "woman0"), "and", *("woman0", "parent", "a0")]
         page.unroute("**/api/explain?*")
         open_view(page, address, "ask", h=h, r=r, top="50")
         assert page.locator(".fact", has_text="held out").count() > 0
         open_view(page, address, "entity", name="stranger")
-        assert page.get_by_role("heading", name="Nothing is known of it").is_visible()
+        assert page.get_by_role("heading", name="No known facts").is_visible()
         page.locator("main").get_by_role("link", name="Ask").click()
         page.wait_for_url("**#/ask?h=stranger")
         context.close()
 
 
-def test_names_of_a_drawing_are_within_it(browser: "Browser") -> None:
-    ways = [f"a_long_name_{i}" for i in range(3)]
+def test_labels_stay_inside_a_narrow_drawing(browser: "Browser") -> None:
+    relations = [f"a_long_name_{i}" for i in range(3)]
     rules = "\n".join(
-        [*(f"=1: {way}(X, Y) => goal(X, Y)" for way in ways), "=1: step(X, Y) & step(Y, Z) => goal(X, Z)"]
+        [
+            *(f"=1: {relation}(X, Y) => goal(X, Y)" for relation in relations),
+            "=1: step(X, Y) & step(Y, Z) => goal(X, Z)",
+        ]
     )
     steps = [(f, "step", t) for mid in ("c", "d") for f, t in (("a", mid), (mid, "b"))]
-    graph = KnowledgeGraph.from_names([*(("a", way, "b") for way in ways), *steps, ("c", "goal", "d")], steps[:1])
+    graph = KnowledgeGraph.from_names(
+        [*(("a", relation, "b") for relation in relations), *steps, ("c", "goal", "d")], steps[:1]
+    )
     model = PLogicNet(Config().with_values(SMALL | {"rules.mine": False, "em.neural": False}))
     with in_process(model.fit(graph, rules=rules), Limits()) as port:
         page = browser.new_page(viewport={"width": 375, "height": 740})
         open_view(page, f"http://127.0.0.1:{port}", "fact", h="a", r="goal", t="b")
-        assert page.locator("svg.drawing path.edge").count() == 1 + len(ways) + len(steps)
-        within = page.locator("svg.drawing").bounding_box()
-        assert within
-        for box in page.locator("svg.drawing .plate").all():
-            at = box.bounding_box()
-            assert at
-            assert within["x"] <= at["x"]
-            assert at["x"] + at["width"] <= within["x"] + within["width"]
+        assert page.locator("svg.drawing path.edge").count() == 1 + len(relations) + len(steps)
+        drawing = page.locator("svg.drawing").bounding_box()
+        assert drawing
+        for label in page.locator("svg.drawing .label-box").all():
+            box = label.bounding_box()
+            assert box
+            assert drawing["x"] <= box["x"]
+            assert box["x"] + box["width"] <= drawing["x"] + drawing["width"]
         page.close()
 
 
@@ -434,7 +448,7 @@ def test_hostile_names_are_shown_as_text(page: "Page", address: str, name: str) 
     assert width[0] <= width[1]
 
 
-def test_names_in_rules_are_text_too(page: "Page", address: str) -> None:
+def test_hostile_names_in_rules_are_shown_as_text(page: "Page", address: str) -> None:
     open_view(page, address, "rules", q="onerror")
     for row in page.locator(".rules summary").all():
         assert "<img src=x" in row.inner_text()
@@ -446,27 +460,27 @@ def test_names_in_rules_are_text_too(page: "Page", address: str) -> None:
     assert all("wife" in text for text in page.locator(".rules summary .code").all_inner_texts())
 
 
-def test_light_and_dark(browser: "Browser", page: "Page", address: str) -> None:
-    def paper(of: "Page") -> str:
-        return str(of.evaluate("getComputedStyle(document.body).backgroundColor"))
+def test_the_theme_can_be_switched_and_is_remembered(browser: "Browser", page: "Page", address: str) -> None:
+    def background(page: "Page") -> str:
+        return str(page.evaluate("getComputedStyle(document.body).backgroundColor"))
 
     open_view(page, address, "")
-    light = paper(page)
+    light = background(page)
     page.keyboard.press("t")
-    dark = paper(page)
+    dark = background(page)
     assert dark != light
     page.reload()
     ready(page)
-    assert paper(page) == dark  # it is remembered
+    assert background(page) == dark
     page.get_by_role("button", name="Switch between light and dark").click()
-    assert paper(page) == light
+    assert background(page) == light
     other = browser.new_context(color_scheme="dark").new_page()
     open_view(other, address, "")
-    assert paper(other) == dark  # as the system wishes
+    assert background(other) == dark  # follows the system
     other.context.close()
 
 
-def test_a_phone_shows_everything_without_scrolling_sideways(page: "Page", address: str) -> None:
+def test_a_phone_needs_no_horizontal_scrolling(page: "Page", address: str) -> None:
     page.set_viewport_size({"width": 360, "height": 740})
     for view, values in (
         ("", {}),
@@ -481,12 +495,12 @@ def test_a_phone_shows_everything_without_scrolling_sideways(page: "Page", addre
         assert page.evaluate("document.documentElement.scrollWidth") <= 360, view
     open_view(page, address, "entity", name="man0")
     page.get_by_text("Relations (").click()
-    page.get_by_role("link", name="from here parent").click()
+    page.get_by_role("link", name="as head: parent").click()
     ready(page)
     assert set(page.locator(".fact .relation").all_inner_texts()) == {"parent"}
 
 
-def test_fields_have_labels_and_the_focus_goes_with_the_reader(page: "Page", address: str) -> None:
+def test_fields_have_labels_and_a_new_view_gets_the_focus(page: "Page", address: str) -> None:
     for view, values in (("", {}), ("ask", {}), ("rules", {}), ("entity", {"name": "man0"})):
         open_view(page, address, view, **values)
         assert page.evaluate(

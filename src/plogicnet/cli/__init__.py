@@ -1,4 +1,4 @@
-"""The command line: `plogicnet`, one program with verbs."""
+"""The command-line program `plogicnet`."""
 
 import _thread
 import errno
@@ -10,38 +10,34 @@ import threading
 from importlib import import_module
 
 ADVICE = {
-    errno.ENOSPC: "free some space, or name a place on another disk",
-    errno.EDQUOT: "free some space, or name a place on another disk",
-    errno.EFBIG: "files may not grow so large here (see `ulimit -f`)",
-    errno.EROFS: "name a place that can be written to",
-    errno.EACCES: "see who may read and write there, or name another place",
-    errno.EPERM: "see who may read and write there, or name another place",
-    errno.ENOENT: "it was removed or renamed meanwhile; put it back, or name another",
-    errno.EIO: "the disk fails, or the way to it; the system's log tells more",
-    errno.EMFILE: "fewer files at once, or more allowed (see `ulimit -n`)",
+    errno.ENOSPC: "Free some space, or use another disk.",
+    errno.EDQUOT: "Free some space, or use another disk.",
+    errno.EFBIG: "The file size is limited (see `ulimit -f`).",
+    errno.EROFS: "Use a directory that is writable.",
+    errno.EACCES: "Check the permissions, or use another directory.",
+    errno.EPERM: "Check the permissions, or use another directory.",
+    errno.ENOENT: "The file was removed or renamed. Restore it, or use another file.",
+    errno.EIO: "The disk or its connection failed. See the system log.",
+    errno.EMFILE: "Too many files are open. Raise the limit (see `ulimit -n`).",
 }
-"""What to do about what the system refuses."""
+"""Advice by error number of the operating system."""
 
 
 def main() -> None:
-    """Runs the program; exit 0 done, 1 failed, 2 bad input or usage, 130 interrupted. A traceback is never shown.
-
-    Example:
-        >>> main()  # doctest: +SKIP
-    """
+    """Run the program and exit: 0 success, 1 failure, 2 bad input or usage, 130 interrupted."""
     run_program("plogicnet.cli.app:app", "plogicnet")
 
 
 def run_program(app: str, name: str) -> None:
-    """Runs a typer application, given as "module:attribute", with the program's exit codes and messages."""
-    logging.raiseExceptions = False  # a log that cannot be written holds up nothing
-    before, sys.unraisablehook = sys.unraisablehook, _interrupt_again
+    """Run the typer application at "module:attribute" with the exit codes and error messages of `main`."""
+    logging.raiseExceptions = False  # a failing log handler must not stop the program
+    previous_hook, sys.unraisablehook = sys.unraisablehook, _repeat_interrupt
     try:
         code = _exit_code(app, name)
-    except KeyboardInterrupt:  # while the program was still being loaded
+    except KeyboardInterrupt:  # during imports
         code = 130
     finally:
-        sys.unraisablehook = before
+        sys.unraisablehook = previous_hook
     if code == 130:
         print("plogicnet: interrupted", file=sys.stderr)
     sys.exit(code)
@@ -52,14 +48,14 @@ def _exit_code(app: str, name: str) -> int:
 
     from plogicnet.support.errors import InputError
 
-    # click's ClickException, by way of a subclass: newer versions of typer carry their own copy of click
+    # this is ClickException; newer versions of typer bundle their own copy of click, so it cannot be imported
     usage_error: type[Exception] = typer.BadParameter.__mro__[2]
     try:
         module, _, attribute = app.partition(":")
         loaded = getattr(import_module(module), attribute)
         result = typer.main.get_command(loaded).main(prog_name=name, standalone_mode=False)
         sys.stdout.flush()
-        return result if isinstance(result, int) else 0  # 130 in those versions of typer that catch the interrupt
+        return result if isinstance(result, int) else 0  # some versions of typer return 130 on an interrupt
     except usage_error as error:
         error.show()  # type: ignore[attr-defined]
         return 2
@@ -68,48 +64,48 @@ def _exit_code(app: str, name: str) -> int:
         return 2
     except (KeyboardInterrupt, typer.Abort):
         return 130
-    except BrokenPipeError:  # the reader of our output has seen enough (| head)
-        _forget_output()
+    except BrokenPipeError:  # the reader closed the pipe, for example `| head`
+        _discard_output()
         return 0
     except Exception as error:
         if os.environ.get("PLOGICNET_DEBUG"):
             raise
         if isinstance(error, OSError):
-            print(f"plogicnet: {_refused(error)}", file=sys.stderr)
-            _forget_output()
+            print(f"plogicnet: {_os_error_message(error)}", file=sys.stderr)
+            _discard_output()
             return 2
-        print(f"plogicnet: failed: {type(error).__name__}: {error}", file=sys.stderr)
-        print("plogicnet: PLOGICNET_DEBUG=1 shows where; please report it if it looks like our fault", file=sys.stderr)
+        print(f"plogicnet: internal error: {type(error).__name__}: {error}", file=sys.stderr)
+        print("plogicnet: set PLOGICNET_DEBUG=1 to see the traceback, and please report this bug", file=sys.stderr)
         return 1
 
 
-def _refused(error: OSError) -> str:
-    """What the operating system refused, where, and what to do."""
+def _os_error_message(error: OSError) -> str:
+    """Return a message with the place, the reason and advice."""
     if error.errno is None:
         return str(error)
     from plogicnet.support.errors import InputError
 
-    where = error.filename if error.filename is not None else "a file or the output"
+    place = error.filename if error.filename is not None else "cannot access a file or standard output"
     advice = ADVICE.get(error.errno)
-    said = f"{where}: {error.strerror or os.strerror(error.errno)}" + (f"; {advice}" if advice else "")
-    return str(InputError(said))  # without the control characters that a file's name can hold
+    message = f"{place}: {error.strerror or os.strerror(error.errno)}" + (f". {advice}" if advice else "")
+    return str(InputError(message))  # escapes control characters in the file name
 
 
-def _forget_output() -> None:
-    """Lets Python's own flush at exit meet no closed pipe or full disk."""
+def _discard_output() -> None:
+    """Redirect unwritable output to /dev/null, so that the flush at exit does not fail."""
     try:
         sys.stdout.flush()
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _interrupt_again(dropped: "sys.UnraisableHookArgs") -> None:
-    """An interrupt that falls where Python only notes exceptions, as in the end of an object, comes once more."""
-    if issubclass(dropped.exc_type, KeyboardInterrupt):
-        # in the background Ctrl-C is ignored, and SIGTERM alone interrupts
-        heard = (s for s in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(s) == signal.default_int_handler)
-        timer = threading.Timer(0.05, _thread.interrupt_main, (next(heard, signal.SIGINT),))
+def _repeat_interrupt(unraisable: "sys.UnraisableHookArgs") -> None:
+    """Repeat an interrupt that Python ignored, for example inside `__del__`."""
+    if issubclass(unraisable.exc_type, KeyboardInterrupt):
+        # background processes ignore SIGINT, so only SIGTERM interrupts them
+        handled = (s for s in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(s) == signal.default_int_handler)
+        timer = threading.Timer(0.05, _thread.interrupt_main, (next(handled, signal.SIGINT),))
         timer.daemon = True
         timer.start()
-    elif os.environ.get("PLOGICNET_DEBUG"):  # of a library's half-made object, say, that an interrupt left behind
-        sys.__unraisablehook__(dropped)
+    elif os.environ.get("PLOGICNET_DEBUG"):  # for example of an object whose construction was interrupted
+        sys.__unraisablehook__(unraisable)

@@ -1,4 +1,7 @@
-"""The commands. Each parses its options, calls the library, and prints a table or one JSON object."""
+"""The typer application with all commands.
+
+Each command parses its options, calls the library, and prints a table or one JSON object.
+"""
 
 import logging
 from pathlib import Path
@@ -16,11 +19,11 @@ from plogicnet.cli.predict import explain, export, predict
 from plogicnet.cli.settings import DEMO_PRESET, load_run, log_to_stderr, make_config, print_json
 from plogicnet.cli.train import refit, resume, train
 from plogicnet.config import Config
-from plogicnet.support.errors import many
+from plogicnet.support.errors import pluralize
 from plogicnet.support.progress import for_stderr
 
 app = Typer(
-    help="Which facts is a knowledge graph missing, how probable is each, and why.",
+    help="Find the missing facts of a knowledge graph, with probabilities and explanations.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,
@@ -32,10 +35,10 @@ for command in (doctor, mine, train, resume, refit, predict, explain, export, se
 
 @app.callback(invoke_without_command=True)
 def start(
-    version: Annotated[bool, Option("--version", help="Print the version and stop.")] = False,
-    verbose: Annotated[bool, Option("--verbose", help="Tell more on stderr.")] = False,
+    version: Annotated[bool, Option("--version", help="Print the version and exit.")] = False,
+    verbose: Annotated[bool, Option("--verbose", help="Print more messages on stderr.")] = False,
 ) -> None:
-    """What every command shares."""
+    """Handle the options that all commands share."""
     if version:
         print(f"plogicnet {__version__}")
         raise Exit
@@ -44,7 +47,7 @@ def start(
 
 @app.command()
 def demo(
-    out: Annotated[Path | None, Option("--out", help="Keep the run in this directory.")] = None,
+    out: Annotated[Path | None, Option("--out", help="Save the run in this directory.")] = None,
     preset: options.Preset = None,
     config: options.ConfigFile = None,
     assignments: options.Assignments = None,
@@ -53,15 +56,15 @@ def demo(
     threads: options.Threads = None,
     as_json: options.Json = False,
 ) -> None:
-    """The whole story on the built-in family graph, on a CPU, in under a minute."""
-    from plogicnet.cli.demo import tell
+    """Mine, train, evaluate and explain on the built-in graph family, in under a minute on a CPU."""
+    from plogicnet.cli.demo import run_demo
     from plogicnet.runs.lifecycle import require_new
 
     start = Config(device="cpu")
     settings = make_config(preset or DEMO_PRESET, config, assignments, seed, device, threads, start)
     if out is not None:
         require_new(out)
-    result = tell(settings, out, quiet=as_json)
+    result = run_demo(settings, out, quiet=as_json)
     if as_json:
         print_json(result)
 
@@ -73,7 +76,7 @@ def show_config(
     assignments: options.Assignments = None,
     as_json: options.Json = False,
 ) -> None:
-    """Every setting with its value and its meaning, as YAML."""
+    """Print every setting with its value and description, as YAML."""
     settings = make_config(preset, config, assignments).with_all_blocks
     if as_json:
         print_json(yaml.safe_load(settings.to_yaml()))
@@ -84,13 +87,13 @@ def show_config(
 @app.command()
 def evaluate(
     run: options.Run,
-    split: Annotated[str | None, Option("--split", help="valid or test; test, where the graph has one.")] = None,
+    split: Annotated[str | None, Option("--split", help="Split: valid or test. Default: test if there is one.")] = None,
     device: options.Device = None,
     threads: options.Threads = None,
     _memory_limit: options.MemoryLimit = None,
     as_json: options.Json = False,
 ) -> None:
-    """Filtered ranking of held-out triples: each half alone, pLogicNet and pLogicNet*."""
+    """Rank held-out triples by the neural model, the rules, pLogicNet and pLogicNet*."""
     model = load_run(run, device, threads)
     graph = model.fitted.graph
     split = split or ("test" if len(graph.test) else "valid")
@@ -99,26 +102,26 @@ def evaluate(
         print_json(result)
         return
     screen, quality = show.console(), result["calibration"]
-    title = f"{split} ({many(len(graph.split(split)), 'triple')}, filtered)"
+    title = f"{split} ({pluralize(len(graph.split(split)), 'triple')}, filtered)"
     note = show.TEST_COMPETES if split == "valid" and len(graph.test) else ""
     screen.print(show.metrics_table(title, result, model.titles, note))
     screen.print(
-        f"λ = {result['lambda']:g}; probabilities: Brier score {quality['brier']:.4f},"
-        f" expected calibration error {quality['ece']:.4f} (uncalibrated: {quality['uncalibrated']['brier']:.4f})"
+        f"λ = {result['lambda']:g}. Probabilities: Brier score {quality['brier']:.4f}"
+        f" (uncalibrated {quality['uncalibrated']['brier']:.4f}), expected calibration error {quality['ece']:.4f}."
     )
 
 
 @app.command("rules")
 def show_rules(
     run: options.Run,
-    top: Annotated[int | None, Option("--top", min=1, help="Only so many.")] = None,
+    top: Annotated[int | None, Option("--top", min=1, help="Number of rules to print.")] = None,
     as_json: options.Json = False,
 ) -> None:
-    """The learned rules, by weight, in the rule syntax."""
+    """Print the learned rules, sorted by weight."""
     from plogicnet.runs.reading import read_rules
 
     rows = read_rules(run).rows()[:top]
     if as_json:
         print_json({"rules": rows})
     else:
-        show.console().print(show.rules_table(many(len(rows), "rule"), rows))
+        show.console().print(show.rules_table(pluralize(len(rows), "rule"), rows))

@@ -1,55 +1,60 @@
-"""The demo: mine, train, evaluate, and tell the most probable missing facts with their reasons."""
+"""The demo: mine, train, evaluate, and explain the most probable missing facts."""
 
 import time
 from pathlib import Path
 from typing import Any
 
 from plogicnet.cli import show
-from plogicnet.cli.train import trained
+from plogicnet.cli.train import train_run
 from plogicnet.config import Config
 from plogicnet.graph import demo_family
 from plogicnet.model import Hooks, PLogicNet
+from plogicnet.support.errors import pluralize
+from plogicnet.support.numbers import format_probability
 from plogicnet.support.progress import for_stderr
 
-FACTS = 10
-RULES = 10
+N_FACTS = 10
+"""Number of missing facts to print."""
+N_RULES = 10
+"""Number of rules to print."""
 
 
-def tell(settings: Config, out: Path | None, quiet: bool) -> dict[str, object]:
-    """Trains on the demo family and shows the story as tables; returns it as one JSON object too."""
+def run_demo(settings: Config, out: Path | None, quiet: bool) -> dict[str, object]:
+    """Train on the demo family, print the results as tables, and return them as a JSON object."""
     started = time.perf_counter()
     screen = show.console()
     screen.quiet = quiet
     graph = demo_family(settings.seed)
     screen.print(
-        f"A family of {len(graph.entities)} people: {len(graph.train):,} known facts of {len(graph.relations)}"
-        f" relations, a few of them wrong; {len(graph.valid) + len(graph.test):,} true facts held out."
+        f"Built-in graph family: {len(graph.entities)} people, {len(graph.relations)} relations,"
+        f" {len(graph.train):,} known facts (a few are wrong),"
+        f" {len(graph.valid) + len(graph.test):,} held-out true facts."
     )
     hooks = Hooks(for_stderr())
-    model = PLogicNet(settings).fit(graph, hooks=hooks) if out is None else trained(out, settings, graph, hooks=hooks)
+    model = PLogicNet(settings).fit(graph, hooks=hooks) if out is None else train_run(out, settings, graph, hooks=hooks)
     test: Any = model.metrics["test"]
-    learned, rules = model.fitted.outcome.rule_model, model.rules.rows()[:RULES]
-    mined = show.mined_counts(model.fitted.candidates, learned.rules, learned.constraints, learned.grounded)
+    learned, rules = model.fitted.outcome.rule_model, model.rules.rows()[:N_RULES]
+    mined = show.mined_counts(model.fitted.candidates, learned.rules, learned.constraints, learned.network)
     screen.print(show.mined_text(mined))
     screen.print(show.history_table(model.history, model.titles, show.TEST_COMPETES))
-    title = f"test: {len(graph.test):,} held-out facts, both sides, filtered"
+    title = f"test ({pluralize(len(graph.test), 'triple')}, filtered)"
     screen.print(show.metrics_table(title, test, model.titles))
-    screen.print(show.rules_table(f"the {RULES} strongest rules", rules))
-    facts = _missing(model)
-    columns = ["probability", "fact", "because", "held-out facts"]
+    screen.print(show.rules_table(f"The {N_RULES} rules with the highest weight", rules))
+    facts = _missing_facts(model)
+    columns = ["probability", "fact", "reason", "held out"]
     cells = [
-        [f"{f['probability']:.3f}", f["fact"], f["reason"], "confirm it" if f["confirmed"] else "–"] for f in facts
+        [format_probability(f["probability"]), f["fact"], f["reason"], "yes" if f["confirmed"] else "no"] for f in facts
     ]
-    screen.print(show.table(f"the {FACTS} most probable missing facts", columns, cells))
+    screen.print(show.table(f"The {N_FACTS} most probable missing facts", columns, cells))
     if out is not None:
-        screen.print(f"run saved in {out}; try: plogicnet predict {out} --complete --min-probability 0.5", markup=False)
-    screen.print(f"done in {time.perf_counter() - started:.0f} s")
+        screen.print(f"Run saved in {out}. Next: plogicnet predict {out} --complete", markup=False)
+    screen.print(f"Done in {time.perf_counter() - started:.0f} s")
     history = [line.to_json() for line in model.history]
     return {"mined": mined, "history": history, "test": test, "rules": rules, "missing": facts}
 
 
-def _missing(model: PLogicNet) -> list[dict[str, Any]]:
-    """The most probable missing facts, each with its best reason and whether a held-out fact confirms it."""
+def _missing_facts(model: PLogicNet) -> list[dict[str, Any]]:
+    """Return the most probable missing facts, each with its main reason and whether it is a held-out fact."""
     return [
         {
             "fact": show.fact(p.triple),
@@ -57,5 +62,5 @@ def _missing(model: PLogicNet) -> list[dict[str, Any]]:
             "reason": show.best_reason(model.explain(*p.triple)),
             "confirmed": p.held_out is not None,
         }
-        for p in model.complete(min_probability=0.0, top=FACTS)
+        for p in model.complete(min_probability=0.0, top=N_FACTS)
     ]

@@ -1,4 +1,4 @@
-"""An explanation in words: an outline, shown as a tree or as text."""
+"""Explanations as text: an outline that is printed as a tree or as indented lines."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -9,24 +9,29 @@ from rich.tree import Tree
 from plogicnet.cli.show import NO_LABELS, fact, facts
 from plogicnet.inference.explanation import Contribution, Explanation
 from plogicnet.rules import Atom, Constant, Variable, parse_rule
-from plogicnet.support.errors import many
+from plogicnet.support.errors import pluralize
+from plogicnet.support.numbers import format_probability
 
-RULES = 5
-"""How many rules are shown, the strongest."""
-PARTS = {
-    "intercept": "for any triple",
-    "score": "for the neural model's log-odds {value:+.2f} × {coefficient:.2f}",
-    "p_w": "for the rules' p_w {value:.3f} × {coefficient:.2f}",
-    "reached": "for being reached by rules",
+MAX_RULES = 5
+"""Maximum number of rules to show."""
+TERMS = {
+    "intercept": "constant",
+    "score": "neural model: log-odds {value:+.2f} × coefficient {coefficient:.2f}",
+    "p_w": "rules: p_w {value:.3f} × coefficient {coefficient:.2f}",
+    "reached": "at least one rule concludes the triple",
 }
-"""The parts of a calibrated probability, in words."""
-UNREACHED = {"intercept": PARTS["intercept"], "score": PARTS["score"], "reached": "no rule reaches it"}
-"""The same of a triple that no rule reaches."""
+"""The labels of the terms of the calibrated log-odds."""
+TERMS_WITHOUT_RULES = {
+    "intercept": TERMS["intercept"],
+    "score": TERMS["score"],
+    "reached": "no rule concludes the triple",
+}
+"""The labels for a triple that no rule concludes."""
 
 
 @dataclass(frozen=True)
 class Outline:
-    """A line and what stands below it.
+    """A line with its child lines.
 
     Example:
         >>> print(Outline("a", [Outline("b")]).text())
@@ -35,88 +40,104 @@ class Outline:
     """
 
     line: str
-    below: Sequence["Outline"] = ()
+    children: Sequence["Outline"] = ()
 
     def text(self, depth: int = 0) -> str:
-        """As indented lines."""
-        return "\n".join(["  " * depth + self.line, *(part.text(depth + 1) for part in self.below)])
+        """Return the outline as indented lines."""
+        return "\n".join(["  " * depth + self.line, *(child.text(depth + 1) for child in self.children)])
 
     def tree(self) -> Tree:
-        """As a tree."""
+        """Return the outline as a tree."""
         root = Tree(escape(self.line))
-        for part in self.below:
-            root.add(part.tree())
+        for child in self.children:
+            root.add(child.tree())
         return root
 
 
-def explained(why: Explanation, labels: Mapping[str, str] = NO_LABELS) -> Outline:
-    """Why a triple is probable or not, in words."""
-    known = ", a known fact" if why.known else ""
-    line = f"{fact(why.triple, labels)}  probability {why.probability:.3f}{known}"
-    relation = labels.get(why.triple[1], why.triple[1])
-    return Outline(line, [_neural(why, labels), _rules(why, relation, labels), _calibration(why, relation)])
+def explanation_outline(explanation: Explanation, labels: Mapping[str, str] = NO_LABELS) -> Outline:
+    """Return an explanation as an outline, with labels instead of names if there are any."""
+    known = " (known fact)" if explanation.known else ""
+    line = f"{fact(explanation.triple, labels)}  probability {format_probability(explanation.probability)}{known}"
+    relation = labels.get(explanation.triple[1], explanation.triple[1])
+    return Outline(
+        line, [_neural(explanation, labels), _rules(explanation, relation, labels), _calibration(explanation, relation)]
+    )
 
 
-def _neural(why: Explanation, labels: Mapping[str, str]) -> Outline:
-    """The neural model's probability, and its reasons: similar entities, or paths."""
+def _neural(explanation: Explanation, labels: Mapping[str, str]) -> Outline:
+    """Return the neural model's probability and its reasons: similar entities or paths."""
     similar: dict[str, list[Outline]] = {}
-    for entry in why.neighbours:
+    for entry in explanation.neighbours:
         line = f"{entry.similarity:.2f}  {fact(entry.fact, labels)}"
         similar.setdefault(labels.get(entry.similar_to, entry.similar_to), []).append(Outline(line))
-    below = [Outline(f"similar to {name}, with such a fact", lines) for name, lines in similar.items()]
-    if why.paths:
-        paths = [Outline(f"{path.share:.2f}  {facts(path.path, labels)}") for path in why.paths]
-        below.append(Outline("by these paths, each with its share of the score", paths))
-    if why.without_vector:
-        names = " and ".join(labels.get(name, name) for name in why.without_vector)
-        return Outline(f"judged by rules alone: the neural model cannot score {names}", below)
-    if why.q is None:
-        return Outline("judged by rules alone: this run has no neural model")
-    return Outline(f"the neural model says q = {why.q:.3f}", below)
+    children = [
+        Outline(f"known facts with an entity similar to {name}, with the similarity", lines)
+        for name, lines in similar.items()
+    ]
+    if explanation.paths:
+        paths = [Outline(f"{path.share:.2f}  {facts(path.path, labels)}") for path in explanation.paths]
+        children.append(Outline("paths, with their share of the score", paths))
+    if explanation.without_vector:
+        names = " and ".join(labels.get(name, name) for name in explanation.without_vector)
+        return Outline(f"neural model: cannot score {names}, so only rules count", children)
+    if explanation.q is None:
+        return Outline("neural model: this run has no neural model, so only rules count")
+    return Outline(f"neural model: {_equation('q', explanation.q)}", children)
 
 
-def _rules(why: Explanation, relation: str, labels: Mapping[str, str]) -> Outline:
-    below = [Outline(f"{why.base:+.2f}  base rate of {relation}")]
-    below += [_rule(entry, labels) for entry in why.rules[:RULES]]
-    if rest := [entry.contribution for entry in why.rules[RULES:]]:
-        below.append(Outline(f"{sum(rest):+.2f}  {many(len(rest), 'more rule')}"))
-    if not why.rules:
-        below.append(Outline("no rule reaches it from the known facts"))
-    return Outline(f"the rules say p_w = {why.p_w:.3f}, log-odds {why.log_odds:+.2f}", below)
+def _equation(name: str, probability: float) -> str:
+    """Return a probability with its name.
+
+    Example:
+        >>> _equation("q", 0.5), _equation("q", 0.0001)
+        ('q = 0.500', 'q <0.001')
+    """
+    text = format_probability(probability)
+    return f"{name} {text}" if text[0] in "<>" else f"{name} = {text}"
+
+
+def _rules(explanation: Explanation, relation: str, labels: Mapping[str, str]) -> Outline:
+    children = [Outline(f"{explanation.base:+.2f}  base rate of {relation}")]
+    children += [_rule(entry, labels) for entry in explanation.rules[:MAX_RULES]]
+    if rest := [entry.contribution for entry in explanation.rules[MAX_RULES:]]:
+        children.append(Outline(f"{sum(rest):+.2f}  {pluralize(len(rest), 'more rule')}"))
+    if not explanation.rules:
+        children.append(Outline("no rule concludes the triple from known facts"))
+    return Outline(f"rules: {_equation('p_w', explanation.p_w)}, log-odds {explanation.log_odds:+.2f}", children)
 
 
 def _rule(entry: Contribution, labels: Mapping[str, str]) -> Outline:
-    """A rule's contribution and its premises."""
+    """Return a rule's contribution and its premises."""
     counts = f", {entry.groundings:,} groundings" if entry.groundings != 1 else ""
     if entry.broken:
-        counts += f", and {entry.broken:,} that it would break as a premise"
+        counts += f", minus {pluralize(entry.broken, 'grounding')} that would be violated if the triple were true"
     line = f"{entry.contribution:+.2f}  {_rule_text(entry.rule, labels)}  (weight {entry.weight:.2f}{counts})"
-    below = [Outline(facts(premises, labels)) for premises in entry.premises]
-    if len(below) < entry.groundings:
-        below.append(Outline(f"… and {entry.groundings - len(below):,} more"))
-    return Outline(line, below)
+    children = [Outline(facts(premises, labels)) for premises in entry.premises]
+    if len(children) < entry.groundings:
+        children.append(Outline(f"… and {entry.groundings - len(children):,} more"))
+    return Outline(line, children)
 
 
 def _rule_text(rule: str, labels: Mapping[str, str]) -> str:
-    """A rule under its names' labels."""
+    """Return the text of a rule with labels instead of names."""
     if not labels:
         return rule
 
-    def term(given: Constant | Variable) -> Constant | Variable:
-        return Constant(labels.get(given.name, given.name)) if isinstance(given, Constant) else given
+    def label_term(term: Constant | Variable) -> Constant | Variable:
+        return Constant(labels.get(term.name, term.name)) if isinstance(term, Constant) else term
 
-    def atom(given: Atom) -> Atom:
-        return Atom(labels.get(given.relation, given.relation), term(given.head), term(given.tail))
+    def label_atom(atom: Atom) -> Atom:
+        return Atom(labels.get(atom.relation, atom.relation), label_term(atom.head), label_term(atom.tail))
 
     parsed = parse_rule(rule)
-    return str(replace(parsed, body=tuple(map(atom, parsed.body)), head=atom(parsed.head)))
+    return str(replace(parsed, body=tuple(map(label_atom, parsed.body)), head=label_atom(parsed.head)))
 
 
-def _calibration(why: Explanation, relation: str) -> Outline:
-    """How the probability is composed."""
-    if why.forbidden:
-        return Outline(f"ruled out: {relation} does not hold between an entity and itself")
-    line = f"together, as calibrated on validation triples: log-odds {why.calibration.log_odds:+.2f}"
-    words = PARTS if why.reached else UNREACHED
-    parts = [part for part in why.calibration.parts if part.part in words]
-    return Outline(line, [Outline(f"{p.contribution:+.2f}  {words[p.part].format(**asdict(p))}") for p in parts])
+def _calibration(explanation: Explanation, relation: str) -> Outline:
+    """Return the terms of the calibrated log-odds."""
+    if explanation.forbidden:
+        return Outline(f"probability 0: a constraint excludes {relation} between an entity and itself")
+    line = f"combined and calibrated on validation triples: log-odds {explanation.calibration.log_odds:+.2f}"
+    labels = TERMS if explanation.reached else TERMS_WITHOUT_RULES
+    terms = [term for term in explanation.calibration.parts if term.part in labels]
+    return Outline(line, [Outline(f"{t.contribution:+.2f}  {labels[t.part].format(**asdict(t))}") for t in terms])

@@ -1,4 +1,4 @@
-"""The command `mine`: rules, mined and written, what they conclude, and examples of it."""
+"""The command `mine`: mines rules, counts their conclusions, and shows examples."""
 
 import sys
 from collections.abc import Mapping
@@ -12,8 +12,8 @@ from typer import Option
 from plogicnet.cli import options, show
 from plogicnet.cli.settings import make_config, open_source, print_json, require_folder
 from plogicnet.config.shapes import shapes_of
-from plogicnet.support.errors import InputError, many
-from plogicnet.support.progress import Clock, for_stderr
+from plogicnet.support.errors import InputError, pluralize
+from plogicnet.support.progress import Timer, for_stderr
 
 if TYPE_CHECKING:
     from plogicnet.config import Config
@@ -21,9 +21,11 @@ if TYPE_CHECKING:
     from plogicnet.inference.examples import Example
     from plogicnet.rules import RuleTable
 
-MinPrecision = Annotated[str | None, Option("--min-precision", help="Thresholds, as composition=0.6,inverse=0.1.")]
+MinPrecision = Annotated[
+    str | None, Option("--min-precision", help="Minimum precision, such as inverse=0.1,composition=0.6.")
+]
 MinSupport = Annotated[
-    int | None, Option("--min-support", min=1, help="Keep rules that conclude at least so many triples.")
+    int | None, Option("--min-support", min=1, help="Minimum number of triples that a rule concludes.")
 ]
 
 
@@ -33,8 +35,8 @@ def mine(
     rules: options.RulesFile = None,
     min_precision: MinPrecision = None,
     min_support: MinSupport = None,
-    top: Annotated[int, Option("--top", min=0, help="Rules to show of each pattern.")] = 5,
-    examples: Annotated[int, Option("--examples", min=0, help="Groundings to show of each shown rule.")] = 0,
+    top: Annotated[int, Option("--top", min=0, help="Number of rules to show per pattern.")] = 5,
+    examples: Annotated[int, Option("--examples", min=0, help="Number of example groundings to show per rule.")] = 0,
     columns: options.Columns = "hrt",
     split: options.SplitShares = None,
     preset: options.Preset = None,
@@ -46,47 +48,49 @@ def mine(
     _memory_limit: options.MemoryLimit = None,
     as_json: options.Json = False,
 ) -> None:
-    """Mine rules, and count what they conclude."""
-    from plogicnet.grounding.network import Network
-    from plogicnet.grounding.rulebook import find_rules
+    """Mine rules and count what they conclude."""
+    from plogicnet.grounding.grounder import Grounder
+    from plogicnet.grounding.rulebook import collect_rules
     from plogicnet.inference.examples import examples_of
     from plogicnet.inference.held_out import HeldOut
-    from plogicnet.rules import read_statements
+    from plogicnet.rules import read_rule_file
 
     require_folder(out)
-    together = precision_assignments(min_precision or "") + (assignments or [])
-    together += [f"rules.min_support={min_support}"] if min_support is not None else []
-    settings = make_config(preset, config, together, seed, device, threads)
-    clock, progress = Clock(), for_stderr()
+    all_assignments = precision_assignments(min_precision or "") + (assignments or [])
+    all_assignments += [f"rules.min_support={min_support}"] if min_support is not None else []
+    settings = make_config(preset, config, all_assignments, seed, device, threads)
+    clock, progress = Timer(), for_stderr()
     with clock("load"):
         opened = open_source(graph, settings, columns, split)
-        statements = [] if rules is None else read_statements(rules, opened)
+        statements = [] if rules is None else read_rule_file(rules, opened)
     if settings.rules.mine:
         print(_cost(opened, settings), file=sys.stderr)
     with clock("mine"):
-        mined = find_rules(opened, settings, statements, progress)
+        mined = collect_rules(opened, settings, statements, progress)
     with clock("ground"):
-        network = Network.of(opened, mined.rules.rules, settings, progress=progress)
-        grounded = network.grounded
+        grounder = Grounder.of(opened, mined.rules.rules, settings, progress=progress)
+        grounded = grounder.network
     if out is not None:
-        mined.rules.joined(mined.constraints).write(out)
-    shown, found = _surest(mined.rules, top), {}
+        mined.rules.concat(mined.constraints).write(out)
+    shown, rule_examples = _most_precise(mined.rules, top), {}
     if examples:
         held_out, strongest = HeldOut.of(opened), chain.from_iterable(shown.values())
-        found = {i: examples_of(opened, network.groundings, i, examples, held_out) for i in strongest}
-    counts = show.mined_counts(mined.candidates, mined.rules, mined.constraints, grounded)
+        rule_examples = {i: examples_of(opened, grounder.groundings, i, examples, held_out) for i in strongest}
+    counts = show.mined_counts(mined.n_candidates, mined.rules, mined.constraints, grounded)
     if as_json:
         cost = {"seconds": {part: round(s, 3) for part, s in clock.seconds.items()}, "peak_rss_mb": peak_memory_mb()}
-        of_each = [{"rule": str(mined.rules.rules[i])} | e.to_json() for i, own in found.items() for e in own]
-        print_json(counts | cost | ({"examples": of_each} if examples else {}))
+        example_rows = [
+            {"rule": str(mined.rules.rules[i])} | e.to_json() for i, entries in rule_examples.items() for e in entries
+        ]
+        print_json(counts | cost | ({"examples": example_rows} if examples else {}))
         return
-    _show(counts, mined.rules, shown, found, opened.labels)
+    _show(counts, mined.rules, shown, rule_examples, opened.labels)
     if out is not None:
-        print(f"rules written to {out}")
+        print(f"Rules written to {out}.")
 
 
 def precision_assignments(text: str) -> list[str]:
-    """`composition=0.6,inverse=0.1` as assignments of settings.
+    """Return `composition=0.6,inverse=0.1` as assignments of settings.
 
     Example:
         >>> precision_assignments("composition=0.6,inverse=0.1")
@@ -94,12 +98,12 @@ def precision_assignments(text: str) -> list[str]:
     """
     parts = [part.strip() for part in text.split(",") if part.strip()]
     if not all("=" in part for part in parts):
-        raise InputError(f"--min-precision {text}: expected pattern=number pairs, as composition=0.6,inverse=0.1")
+        raise InputError(f"--min-precision {text}: expected pattern=number pairs such as composition=0.6,inverse=0.1")
     return [f"rules.min_precision.{part}" for part in parts]
 
 
 def peak_memory_mb() -> int | None:
-    """This process's peak memory; None where the system does not tell.
+    """Return the peak memory of this process, or None if it is unknown.
 
     Example:
         >>> peak_memory_mb() > 1
@@ -109,27 +113,28 @@ def peak_memory_mb() -> int | None:
         return None
     import resource
 
-    unit = 2**20 if sys.platform == "darwin" else 2**10  # bytes there, KiB here
+    unit = 2**20 if sys.platform == "darwin" else 2**10  # macOS reports bytes, Linux KiB
     return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit)
 
 
 def _cost(graph: "KnowledgeGraph", settings: "Config") -> str:
-    """What mining will take, in words."""
+    """Return the size of the graph and the number of two-step paths, which determine the cost of mining, as text."""
     from plogicnet.grounding.native.walks import two_step_paths
 
     paths = int(two_step_paths(graph.observed, len(graph.relations)).sum())
-    composed = any(len(shape.steps) > 1 for shape in shapes_of(settings.rules.patterns))
-    return (
-        f"{graph.name}: {many(len(graph.train), 'training triple')}, {many(len(graph.relations), 'relation')};"
-        f" mining counts {many(paths, 'two-step path') if composed else 'no two-step paths'}"
-    )
+    has_compositions = any(len(shape.forward) > 1 for shape in shapes_of(settings.rules.patterns))
+    triples, relations = pluralize(len(graph.train), "training triple"), pluralize(len(graph.relations), "relation")
+    steps = pluralize(paths, "two-step path") if has_compositions else "no two-step paths"
+    return f"Mining {graph.name}: {triples}, {relations}, {steps}."
 
 
-def _surest(rules: "RuleTable", top: int) -> dict[str, list[int]]:
-    """Of each pattern that occurs, the rules whose precision is surest to be high."""
-    patterns, sureness = rules.patterns, rules.sureness
+def _most_precise(rules: "RuleTable", top: int) -> dict[str, list[int]]:
+    """Return, per pattern, the indices of the rules with the highest lower bound of precision."""
+    patterns, bound = rules.patterns, rules.precision_lower_bound
     rows = {pattern: [i for i, p in enumerate(patterns) if p == pattern] for pattern in rules.counts()}
-    return {pattern: sorted(at, key=lambda i: -sureness[i])[:top] for pattern, at in rows.items() if at and top}
+    return {
+        pattern: sorted(indices, key=lambda i: -bound[i])[:top] for pattern, indices in rows.items() if indices and top
+    }
 
 
 def _show(
@@ -142,11 +147,12 @@ def _show(
     screen, rows = show.console(), rules.rows()
     plain = partial(screen.print, markup=False, highlight=False, soft_wrap=True)
     screen.print(show.mined_text(counts))
-    for pattern, at in shown.items():
-        title = f"{pattern}: the {len(at)} surest of {counts['rules'][pattern]:,}"
-        screen.print(show.rules_table(title, [rows[i] for i in at]))
-        for i in filter(examples.get, at):
+    for pattern, indices in shown.items():
+        title = f"{pattern}: {len(indices)} of {counts['rules'][pattern]:,} rules, by the lower bound of precision"
+        screen.print(show.rules_table(title, [rows[i] for i in indices]))
+        for i in filter(examples.get, indices):
             plain(str(rules.rules[i]))
             for example in examples[i]:
-                concluded = show.fact(example.hypothesis, labels) + ("" if example.known else " (not in train)")
-                plain(f"  {show.facts(example.premises, labels)}: {concluded}")
+                status = f" (in {example.held_out})" if example.held_out else " (not in the graph)"
+                concluded = show.fact(example.hypothesis, labels) + ("" if example.known else status)
+                plain(f"  {show.facts(example.premises, labels)} => {concluded}")

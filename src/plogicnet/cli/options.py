@@ -1,4 +1,4 @@
-"""The options that commands share."""
+"""Options that several commands share."""
 
 from pathlib import Path
 from typing import Annotated
@@ -7,26 +7,35 @@ from typer import Argument, Option
 
 from plogicnet.support.memory import limit_memory
 
-Graph = Annotated[str | None, Argument(help="A data set's name, a directory with train/valid/test files, or one file.")]
-Source = Annotated[str, Argument(help="A data set's name, a directory or a file.")]
-Run = Annotated[Path, Argument(help="A run directory.")]
-RulesFile = Annotated[Path | None, Option("--rules", help="A file of rules; rules.mine=false uses them alone.")]
+Graph = Annotated[
+    str | None,
+    Argument(
+        help="Data set name, directory with train/valid/test files, or one file. Default: the built-in graph family."
+    ),
+]
+Source = Annotated[str, Argument(help="Data set name, directory or file.")]
+Run = Annotated[Path, Argument(help="Run directory.")]
+RulesFile = Annotated[
+    Path | None,
+    Option("--rules", help="File of rules to add to the mined ones. With --set rules.mine=false, only these are used."),
+]
 FactsFile = Annotated[
-    Path | None, Option("--facts", help="A file of facts that training never saw; entities may be new, relations not.")
+    Path | None,
+    Option("--facts", help="File of additional facts. Entities can be new, relations cannot."),
 ]
-Preset = Annotated[str | None, Option("--preset", help="Settings that come with the program, as best/family.")]
-ConfigFile = Annotated[Path | None, Option("--config", help="A YAML file with settings.")]
+Preset = Annotated[str | None, Option("--preset", help="Built-in settings, such as best/family.")]
+ConfigFile = Annotated[Path | None, Option("--config", help="YAML file with settings.")]
 Assignments = Annotated[
-    list[str] | None, Option("--set", help="One setting, as neural.vectors.dim=100; any number of times.")
+    list[str] | None, Option("--set", help="One setting, such as neural.vectors.dim=100. Can be repeated.")
 ]
-Seed = Annotated[int | None, Option("--seed", help="One seed for everything random.")]
-Device = Annotated[str | None, Option("--device", help="auto, cpu or cuda.")]
-Threads = Annotated[int | None, Option("--threads", help="Processor threads; 0: all cores.")]
-_LIMIT = "The most memory that the program may hold, as 2GB or 800MB. Not kept in runs."
+Seed = Annotated[int | None, Option("--seed", help="Random seed.")]
+Device = Annotated[str | None, Option("--device", help="Device: auto, cpu or cuda.")]
+Threads = Annotated[int | None, Option("--threads", help="Number of CPU threads. 0: all cores.")]
+_LIMIT = "Memory limit of the process, such as 2GB or 800MB. Not saved in runs."
 MemoryLimit = Annotated[str | None, Option("--memory-limit", callback=limit_memory, help=_LIMIT)]
-"""The limit is set before the command begins; commands do not read it."""
-Columns = Annotated[str, Option("--columns", help="Order of columns in text without a header: hrt or htr.")]
+"""The callback sets the limit before the command starts; commands do not read the value."""
+Columns = Annotated[str, Option("--columns", help="Column order of text files without a header: hrt or htr.")]
 SplitShares = Annotated[
-    str | None, Option("--split", help="For one file: shares of train, valid, test, as 0.8,0.1,0.1.")
+    str | None, Option("--split", help="Split one file into train, valid and test, for example 0.8,0.1,0.1.")
 ]
 Json = Annotated[bool, Option("--json", help="Print one JSON object on stdout.")]

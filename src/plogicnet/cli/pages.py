@@ -1,4 +1,4 @@
-"""The commands that make pages of a run: report, and serve with its REST interface."""
+"""The commands `report` and `serve`."""
 
 import re
 import sys
@@ -8,73 +8,74 @@ from typing import Annotated
 from typer import Option
 
 from plogicnet.cli import options
-from plogicnet.cli.settings import given, load_run, print_json, require_folder, require_reading
+from plogicnet.cli.settings import load_run, print_json, require_folder, require_read_memory, without_none
 from plogicnet.support.errors import InputError
 from plogicnet.support.progress import for_stderr
 
 HOST = re.compile(r"[\w.:\[\]-]+")
 TOKEN = re.compile(r"[A-Za-z0-9._~-]{16,200}")
-Host = Annotated[
-    str, Option("--host", help="The address to listen on; others than this machine's own ask for a token.")
-]
+Host = Annotated[str, Option("--host", help="Address to listen on. Addresses other than loopback need a token.")]
 Token = Annotated[
     str | None,
-    Option("--token", envvar="PLOGICNET_TOKEN", help="What requests must show; made up where it is needed."),
+    Option("--token", envvar="PLOGICNET_TOKEN", help="Access token. Generated if a token is required but not given."),
 ]
 AllowHost = Annotated[
     list[str] | None,
-    Option("--allow-host", help="A further name of this server, as a proxy's; any number of times. Asks for a token."),
+    Option(
+        "--allow-host",
+        help="Additional host name, such as that of a proxy. Needs a token. Can be repeated.",
+    ),
 ]
 
 
 def report(
     run: options.Run,
-    out: Annotated[Path | None, Option("--out", help="The HTML file; default report.html in the run.")] = None,
+    out: Annotated[Path | None, Option("--out", help="HTML file. Default: report.html in the run directory.")] = None,
     device: options.Device = None,
     threads: options.Threads = None,
     _memory_limit: options.MemoryLimit = None,
     as_json: options.Json = False,
 ) -> None:
-    """One HTML file about a run: figures, rules, surprising predictions and mistakes, each explained."""
+    """Write an HTML report: metrics, rules, predictions and errors, with explanations."""
     from plogicnet.report import write_report
 
     require_folder(out)
     if out is not None and out.is_dir():
-        raise InputError(f"--out {out}: a directory is there; name a file")
-    require_reading(run)
-    file = write_report(run, out or run / "report.html", given(device=device, threads=threads), for_stderr())
+        raise InputError(f"--out {out}: this is a directory. Use a file name.")
+    require_read_memory(run)
+    file = write_report(run, out or run / "report.html", without_none(device=device, threads=threads), for_stderr())
     if as_json:
         print_json({"report": str(file)})
     else:
-        print(f"report written to {file}")
+        print(f"Report written to {file}.")
 
 
 def serve(
     run: options.Run,
     host: Host = "127.0.0.1",
-    port: Annotated[int, Option("--port", min=0, max=65535, help="0: any free one.")] = 8000,
+    port: Annotated[int, Option("--port", min=0, max=65535, help="Port to listen on. 0: any free port.")] = 8000,
     token: Token = None,
     allow_host: AllowHost = None,
     device: options.Device = None,
     threads: options.Threads = None,
     _memory_limit: options.MemoryLimit = None,
 ) -> None:
-    """The page to explore a run, and its REST interface, until Ctrl-C."""
+    """Serve a page to explore a run, and a REST API, until Ctrl-C."""
     try:
         from plogicnet.web import server
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("fastapi", "uvicorn", "starlette", "h11"):
             raise
-        raise InputError("serving needs FastAPI and uvicorn; install them with: pip install 'plogicnet[web]'") from None
+        raise InputError("`serve` needs FastAPI and uvicorn. Install them with: pip install 'plogicnet[web]'") from None
     if token is not None and not TOKEN.fullmatch(token):
-        raise InputError("--token: 16 to 200 letters, digits and any of . _ ~ -")
+        raise InputError("--token must have 16 to 200 characters: letters, digits, and . _ ~ -")
     for name in allow_host or []:
         if not HOST.fullmatch(name):
-            raise InputError(f"--allow-host {name}: a host's name alone, as graphs.example")
+            raise InputError(f"--allow-host {name}: expected only a host name, such as graphs.example")
 
     def announce(address: str) -> None:
-        print(f"serving {run} at {address}", flush=True)
-        print("Ctrl-C ends it", file=sys.stderr)
+        print(f"Serving {run} at {address}", flush=True)
+        print("Press Ctrl-C to stop.", file=sys.stderr)
 
     server.serve(lambda: load_run(run, device, threads), host, port, token, allow_host or [], announce)
     print("plogicnet: stopped", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""What the commands share: the Config and the graph that their options give, checks, and output."""
+"""Functions that commands share. They create settings and graphs from options, check memory, and print results."""
 
 import json
 import logging
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from plogicnet.config import Config
 from plogicnet.support.errors import InputError
-from plogicnet.support.memory import NO_LIMIT, left_bytes, require_bytes
+from plogicnet.support.memory import NO_LIMIT, remaining_bytes, require_bytes
 from plogicnet.support.progress import for_stderr
 
 if TYPE_CHECKING:
@@ -17,13 +17,14 @@ if TYPE_CHECKING:
     from plogicnet.model import PLogicNet
 
 DEMO_PRESET = "best/family"
-READ = {"": 5, ".gz": 25, ".parquet": 25, ".pq": 25, ".safetensors": 2}
-"""How many times its size a file takes while it is read, by its ending; what is packed, most."""
-STEMS = {
+"""The preset of `demo`, and of `train` without a graph."""
+READ_FACTORS = {"": 5, ".gz": 25, ".parquet": 25, ".pq": 25, ".safetensors": 2}
+"""Memory needed to read a file, as a multiple of its size, by file extension; "" is the default."""
+READ_STEMS = {
     *("train", "valid", "dev", "val", "validation", "test", "entities", "relations", "labels"),
     *("graph", "rules", "hidden", "history", "metrics", "neural"),
 }
-"""The names, without their endings, of the files that a graph or a run consists of."""
+"""Names, without extension, of the files of a graph or a run."""
 
 
 def make_config(
@@ -35,7 +36,7 @@ def make_config(
     threads: int | None = None,
     start: Config | None = None,
 ) -> Config:
-    """Preset, then file, then --set, then the options of their own: later wins over earlier.
+    """Return the settings of a command. Later sources override earlier ones: preset, file, --set, other options.
 
     Example:
         >>> make_config("best/family", None, ["neural.steps=32"], seed=3).neural.steps
@@ -46,75 +47,80 @@ def make_config(
         config = config.with_preset(preset)
     if file is not None:
         config = config.with_file(file)
-    return config.with_assignments(assignments or []).with_values(given(seed=seed, device=device, threads=threads))
+    return config.with_assignments(assignments or []).with_values(
+        without_none(seed=seed, device=device, threads=threads)
+    )
 
 
-def given(**options: object) -> dict[str, object]:
-    """The options that are given.
+def without_none(**options: object) -> dict[str, object]:
+    """Return the options that are not None.
 
     Example:
-        >>> given(device="cpu", threads=None)
+        >>> without_none(device="cpu", threads=None)
         {'device': 'cpu'}
     """
     return {key: value for key, value in options.items() if value is not None}
 
 
 def open_source(graph: str | None, settings: Config, columns: str, split: str | None) -> "KnowledgeGraph":
-    """The graph that a command names; the demo family where it names none."""
+    """Return the graph of a command, or the demo family if no graph is given."""
     from plogicnet.graph import demo_family, open_graph, parse_shares
     from plogicnet.graph.datasets.registry import locate
 
     if graph is None:
-        print("no GRAPH is given, so this is the built-in demo family", file=sys.stderr)
+        print("no graph was given: using the built-in graph family", file=sys.stderr)
         return demo_family(settings.seed)
     shares = parse_shares(split) if split is not None else None
-    require_reading(Path(graph) if os.path.exists(graph) else locate(graph))  # noqa: PTH110 (as in open_graph)
+    require_read_memory(Path(graph) if os.path.exists(graph) else locate(graph))  # noqa: PTH110 (as in open_graph)
     return open_graph(graph, columns, shares, settings.seed, for_stderr())
 
 
 def load_run(
     run: Path, device: str | None, threads: int | None, edited: bool = False, facts: Path | None = None
 ) -> "PLogicNet":
-    """Opens a complete run on the device and threads that a command names, with the facts of a file added."""
+    """Load a complete run. The device, the threads and the file of additional facts are optional."""
     from plogicnet.model import PLogicNet
 
-    require_reading(run)
-    model = PLogicNet.load(run, given(device=device, threads=threads), edited)
+    require_read_memory(run)
+    model = PLogicNet.load(run, without_none(device=device, threads=threads), edited)
     return model if facts is None else model.with_facts(facts)
 
 
-def require_reading(path: Path | None) -> None:
-    """Raises where a memory limit has no room for a graph or a run, by the sizes of its files.
+def require_read_memory(path: Path | None) -> None:
+    """Raise InputError if reading a graph or a run would exceed the memory limit, estimated from file sizes.
 
     Example:
-        >>> require_reading(Path("runs/family"))  # there is no limit
+        >>> require_read_memory(Path("runs/family"))  # no limit is set
     """
-    if left_bytes() == NO_LIMIT:
+    if remaining_bytes() == NO_LIMIT:
         return
+    default = READ_FACTORS[""]
     try:
         files = [] if path is None else [path] if path.is_file() else list(filter(_is_read, path.iterdir()))
-        needed = sum(READ.get(file.suffix, READ[""]) * file.stat().st_size for file in files if file.is_file())
-    except OSError:  # raised again where it is read
+        needed = sum(READ_FACTORS.get(file.suffix, default) * file.stat().st_size for file in files if file.is_file())
+    except OSError:  # the error is raised again when the file is read
         needed = 0
-    require_bytes(needed, "the program itself" if path is None else f"reading {path}")
+    require_bytes(needed, "the program" if path is None else f"reading {path}")
 
 
 def _is_read(file: Path) -> bool:
-    return file.name.split(".")[0] in STEMS or file.name.endswith("2id.txt")
+    return file.name.split(".")[0] in READ_STEMS or file.name.endswith("2id.txt")
 
 
 def require_folder(out: Path | None) -> None:
-    """Raises before the work begins where its result could not be written.
+    """Raise InputError if the directory of an output file does not exist.
 
     Example:
-        >>> require_folder(Path("rules.tsv"))
+        >>> require_folder(Path("nowhere/rules.tsv"))
+        Traceback (most recent call last):
+        plogicnet.support.errors.InputError: --out nowhere/rules.tsv: directory nowhere does not exist. Create it first.
     """
     if out is not None and not out.absolute().parent.is_dir():
-        raise InputError(f"--out {out}: there is no directory {out.parent}")
+        raise InputError(f"--out {out}: directory {out.parent} does not exist. Create it first.")
 
 
 def print_json(value: object) -> None:
-    """One JSON object on stdout, for programs.
+    """Print one JSON object on stdout.
 
     Example:
         >>> print_json({"a": 1})
@@ -125,17 +131,17 @@ def print_json(value: object) -> None:
     print(json.dumps(value, ensure_ascii=False, indent=1))
 
 
-def say(text: str) -> None:
-    """A message on stderr.
+def print_message(text: str) -> None:
+    """Print a message on stderr.
 
     Example:
-        >>> say("stopped")
+        >>> print_message("stopped")
     """
     print(f"plogicnet: {text}", file=sys.stderr)
 
 
 def log_to_stderr(level: int, *names: str) -> None:
-    """Shows what these loggers log from this level on.
+    """Print the messages of these loggers on stderr if they have at least this level.
 
     Example:
         >>> log_to_stderr(logging.WARNING)
@@ -144,11 +150,11 @@ def log_to_stderr(level: int, *names: str) -> None:
     handler.setLevel(level)
     for name in names:
         logging.getLogger(name).addHandler(handler)
-    logging.getLogger("plogicnet").setLevel(logging.INFO)  # a run's own log has more
+    logging.getLogger("plogicnet").setLevel(logging.INFO)  # the log file of a run also contains INFO messages
 
 
 def duration(seconds: float) -> str:
-    """Seconds in words.
+    """Return a duration as text.
 
     Example:
         >>> duration(7300)

@@ -1,31 +1,33 @@
-"""Tables and sentences for people."""
+"""Tables and text for the terminal."""
 
 import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from plogicnet.diagnostics.finding import LEVELS, Checkup
+from plogicnet.diagnostics.finding import LEVELS, DiagnosticReport
 from plogicnet.evaluation.metrics import Metric, columns
-from plogicnet.support.errors import many
+from plogicnet.support.errors import pluralize
+from plogicnet.support.numbers import format_probability
 
 if TYPE_CHECKING:
-    from plogicnet.grounding.groundings import Grounded
+    from plogicnet.grounding.groundings import GroundNetwork
     from plogicnet.inference.explanation import Explanation
     from plogicnet.inference.fitted import Prediction
     from plogicnet.rules import RuleTable
     from plogicnet.training.state import Iteration
 
 NO_LABELS: Mapping[str, str] = {}
-TEST_COMPETES = "On valid, facts of test compete (train and valid alone are left out): MRR may be far below test's."
-"""Why figures on valid are lower, for a table of them where there are figures on test too."""
+TEST_COMPETES = "On valid, answers that are in test count as wrong, so the MRR can be far below that on test."
+"""A note for tables of validation metrics."""
 
 
 def console() -> Console:
-    """Where tables go: stdout, wide enough for a table when it is no terminal.
+    """Return the console on stdout. It is 140 columns wide if stdout is not a terminal.
 
     Example:
         >>> console().print("hello")
@@ -36,38 +38,44 @@ def console() -> Console:
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]], note: str = "") -> Table:
-    """A table with numbers to the right, and a note below."""
+    """Return a table with right-aligned numbers, and a note below it."""
     result = Table(title=escape(title), title_justify="left", title_style="bold", header_style="")
+    result.box, result.collapse_padding, result.pad_edge = SIMPLE_HEAD, True, False
     result.caption, result.caption_justify = note or None, "left"
-    for at, column in enumerate(columns):
-        numeric = bool(rows) and all(isinstance(row[at], int | float) or row[at] in ("", "–") for row in rows)
-        result.add_column(escape(column), justify="right" if numeric else "left", overflow="fold")
+    for index, column in enumerate(columns):
+        numeric = bool(rows) and all(isinstance(row[index], int | float) or row[index] in ("", "–") for row in rows)
+        longest_word = max(map(len, column.split()), default=0)
+        result.add_column(
+            escape(column), justify="right" if numeric else "left", overflow="fold", min_width=longest_word
+        )
     for row in rows:
         result.add_row(*(escape(f"{cell:,}" if type(cell) is int else str(cell)) for cell in row))
     return result
 
 
 def metrics_table(title: str, result: Mapping[str, Any], titles: Mapping[str, str], note: str = "") -> Table:
-    """One row a ranking, one column a metric that all figures have: of a run, or mean and deviation over seeds.
+    """Return a table with one row per ranking and one column per metric.
+
+    A metric is a number, or {"mean": …, "sd": …} for several seeds.
 
     Example:
         >>> metrics_table("test", {"plogicnet": {"mrr": 1.0}}, {"plogicnet": "pLogicNet"}).row_count
         1
     """
-    there = [key for key in titles if key in result]
-    shown = [metric for metric in columns() if all(metric.key in result[key] for key in there)]
-    rows = [[titles[key], *(_figure(metric, result[key][metric.key]) for metric in shown)] for key in there]
-    return table(title, ["system", *(metric.title for metric in shown)], rows, note)
+    keys = [key for key in titles if key in result]
+    shown = [metric for metric in columns() if all(metric.key in result[key] for key in keys)]
+    rows = [[titles[key], *(_metric_text(metric, result[key][metric.key]) for metric in shown)] for key in keys]
+    return table(title, ["ranking", *(metric.title for metric in shown)], rows, note)
 
 
-def _figure(metric: Metric, value: Any) -> str:
+def _metric_text(metric: Metric, value: Any) -> str:
     if isinstance(value, Mapping):
         return f"{metric.show(value['mean'])} ± {metric.show(value['sd'])}"
     return metric.show(value)
 
 
 def history_table(history: "Sequence[Iteration]", titles: Mapping[str, str], note: str = "") -> Table:
-    """One row per EM iteration, with a note below.
+    """Return a table with one row per EM iteration.
 
     Example:
         >>> history_table([], {}).row_count
@@ -78,12 +86,13 @@ def history_table(history: "Sequence[Iteration]", titles: Mapping[str, str], not
         confirmed = "–" if line.accepted_precision is None else f"{line.accepted_precision:.1%}"
         mrr = [f"{line.valid[name]['mrr']:.3f}" if name in line.valid else "–" for name in titles]
         rows.append([line.iteration, line.hidden, line.accepted, confirmed, *mrr, f"{line.lambda_:g}"])
-    counts = ["iteration", "hidden", "accepted", "confirmed by held-out facts"]
-    return table("EM iterations (MRR on valid)", [*counts, *(f"{n} MRR" for n in titles.values()), "λ"], rows, note)
+    columns = ["iteration", "hidden", "accepted", "in valid/ test", *titles.values(), "λ"]
+    narrow = [column.replace(" ", "\n") for column in columns]  # fits into 80 columns
+    return table("EM iterations, MRR on valid", narrow, rows, note)
 
 
 def rules_table(title: str, rows: Sequence[Mapping[str, Any]]) -> Table:
-    """Rules with weight, where it is learned, its standard error, precision and the counts behind it.
+    """Return a table of rules with weight, standard error, precision and counts.
 
     Example:
         >>> rules_table("rules", []).row_count
@@ -92,11 +101,13 @@ def rules_table(title: str, rows: Sequence[Mapping[str, Any]]) -> Table:
     learned, counted = (any(row[key] is not None for row in rows) for key in ("weight", "groundings"))
     cells: list[list[object]] = []
     for row in rows:
-        counts = [f"{row['precision']:.2f}", f"{row['hits']:,} of {row['support']:,}"]
+        counts = [f"{row['precision']:.2f}", f"{row['hits']:,} / {row['support']:,}"]
         groundings = "–" if row["groundings"] is None else row["groundings"]
         cells.append([_weight(row)] * learned + [row["rule"], row["pattern"], *counts] + [groundings] * counted)
-    columns = ["rule", "pattern", "precision", "hits of support"]
-    return table(title, ["weight"] * learned + columns + ["groundings"] * counted, cells)
+    with_errors = any(row["standard_error"] is not None for row in rows)
+    weight = "weight ±\nstandard\nerror" if with_errors else "weight"
+    columns = ["rule", "pattern", "precision", "hits / support"]
+    return table(title, [weight] * learned + columns + ["groundings"] * counted, cells)
 
 
 def _weight(row: Mapping[str, Any]) -> str:
@@ -105,64 +116,71 @@ def _weight(row: Mapping[str, Any]) -> str:
 
 
 def predictions_table(
-    title: str, found: "Sequence[Prediction]", labels: Mapping[str, str] = NO_LABELS, left_out: int = 0
+    title: str, shown: "Sequence[Prediction]", labels: Mapping[str, str] = NO_LABELS, hidden_known: int = 0
 ) -> Table:
-    """Judged triples, under their labels where they have some; `left_out` known ones are counted below.
+    """Return a table of predictions. A note below it counts the known answers that are not shown (`hidden_known`).
 
     Example:
         >>> predictions_table("answers", []).row_count
         0
     """
     rows = []
-    for p in found:
-        reached = "known" if p.known else "by rules" if p.in_hidden else "–" if p.q is None else "by neural model"
-        parts = ["–" if p.q is None else f"{p.q:.3f}", f"{p.p_w:.3f}", reached + (", held out" if p.held_out else "")]
-        rows.append([f"{p.probability:.3f}", *(labels.get(name, name) for name in p.triple), *parts])
-    alone, held_out = sum(p.q is None for p in found), sum(p.held_out is not None for p in found)
+    for p in shown:
+        source = "known" if p.known else "rules" if p.in_hidden else "–" if p.q is None else "neural model"
+        probabilities = [format_probability(value) for value in (p.probability, p.q, p.p_w)]
+        rows.append([fact(p.triple, labels), *probabilities, source, p.held_out or "–"])
+    unscored, held_out = sum(p.q is None for p in shown), sum(p.held_out is not None for p in shown)
     notes = {
-        f"{alone:,} of {len(found):,} judged by rules alone: no score by a neural model": alone,
-        f"{left_out:,} more known already (--include-known shows them)": left_out,
-        f"{held_out:,} held out: facts of valid or test, which training did not see": held_out,
+        f"{unscored:,} of {len(shown):,} have no q: the neural model cannot score them.": unscored,
+        f"{pluralize(hidden_known, 'known answer')} not shown. Use --include-known to show all answers.": hidden_known,
+        f"{pluralize(held_out, 'fact is', 'facts are')} held out: in valid or test, not used for training.": held_out,
     }
-    columns = ["probability", "head", "relation", "tail", "neural (q)", "rules (p_w)", "reached"]
-    return table(title, columns, rows, "; ".join(note for note, count in notes.items() if count))
+    columns = ["fact", "probability", "q", "p_w", "source", "held out"]
+    legend = "q: probability by the neural model. p_w: probability by the rules." if shown else ""
+    return table(title, columns, rows, " ".join([legend, *(note for note, count in notes.items() if count)]).strip())
 
 
-def checkup_table(checkup: Checkup) -> Table:
-    """The findings about a graph or a run, warnings first.
+def findings_table(report: DiagnosticReport) -> Table:
+    """Return a table of findings, warnings first.
 
     Example:
-        >>> checkup_table(Checkup("family", "graph", ())).row_count
+        >>> findings_table(DiagnosticReport("family", "graph", ())).row_count
         0
     """
-    findings = sorted(checkup.findings, key=lambda finding: -LEVELS.index(finding.level))
+    findings = sorted(report.findings, key=lambda finding: -LEVELS.index(finding.level))
     rows = [[f.level, "\n".join([f.message, *(f"  {example}" for example in f.examples)])] for f in findings]
-    return table(f"{checkup.name}: {checkup.level}", ["level", "finding"], rows)
+    warnings, notes = (sum(f.level == level for f in findings) for level in ("warning", "note"))
+    title = f"{report.name}: {pluralize(warnings, 'warning')}, {pluralize(notes, 'note')}"
+    return table(title, ["level", "finding"], rows, f"{report.summary}.")
 
 
-def mined_counts(candidates: int, rules: "RuleTable", constraints: "RuleTable", grounded: "Grounded") -> dict[str, Any]:
-    """What mining found, in numbers."""
-    found = {"candidates": candidates, "rules": rules.counts(), "irreflexive": len(constraints)}
-    return found | {"hidden": len(grounded.hidden), "groundings": grounded.size}
+def mined_counts(
+    candidates: int, rules: "RuleTable", constraints: "RuleTable", grounded: "GroundNetwork"
+) -> dict[str, Any]:
+    """Return the counts of mining and grounding as a JSON object."""
+    counts = {"candidates": candidates, "rules": rules.counts(), "irreflexive": len(constraints)}
+    return counts | {"hidden": len(grounded.hidden), "groundings": grounded.size}
 
 
 def mined_text(counts: Mapping[str, Any]) -> str:
-    """What mining found, in a sentence.
+    """Return the counts of mining as a sentence.
 
     Example:
         >>> mined_text({"candidates": 5, "rules": {"inverse": 2}, "irreflexive": 0, "hidden": 3, "groundings": 9})
-        '2 rules (2 inverse) and 0 constraints, of 5 candidates mined; they conclude 3 hidden triples by 9 groundings.'
+        '2 rules (2 inverse) and 0 constraints from 5 candidates. They conclude 3 hidden triples in 9 groundings.'
     """
-    kinds = ", ".join(f"{n:,} {pattern}" for pattern, n in counts["rules"].items())
+    patterns = ", ".join(f"{n:,} {pattern}" for pattern, n in counts["rules"].items())
+    rules = pluralize(sum(counts["rules"].values()), "rule")
+    constraints = pluralize(counts["irreflexive"], "constraint")
+    hidden, groundings = pluralize(counts["hidden"], "hidden triple"), pluralize(counts["groundings"], "grounding")
     return (
-        f"{many(sum(counts['rules'].values()), 'rule')} ({kinds}) and {many(counts['irreflexive'], 'constraint')},"
-        f" of {many(counts['candidates'], 'candidate')} mined;"
-        f" they conclude {many(counts['hidden'], 'hidden triple')} by {many(counts['groundings'], 'grounding')}."
+        f"{rules} ({patterns}) and {constraints} from {pluralize(counts['candidates'], 'candidate')}."
+        f" They conclude {hidden} in {groundings}."
     )
 
 
 def fact(triple: Sequence[str], labels: Mapping[str, str] = NO_LABELS) -> str:
-    """A triple in words.
+    """Return a triple as text.
 
     Example:
         >>> fact(["anna", "mother", "ben"])
@@ -173,7 +191,7 @@ def fact(triple: Sequence[str], labels: Mapping[str, str] = NO_LABELS) -> str:
 
 
 def facts(triples: Sequence[Sequence[str]], labels: Mapping[str, str] = NO_LABELS) -> str:
-    """Several triples in words.
+    """Return several triples as text.
 
     Example:
         >>> facts([["anna", "mother", "ben"], ["ben", "brother", "carl"]])
@@ -182,13 +200,15 @@ def facts(triples: Sequence[Sequence[str]], labels: Mapping[str, str] = NO_LABEL
     return " and ".join(fact(triple, labels) for triple in triples)
 
 
-def best_reason(why: "Explanation") -> str:
-    """The strongest reason in one line of words."""
-    reasons = [entry for entry in why.rules if entry.contribution > 0]
+def best_reason(explanation: "Explanation") -> str:
+    """Return the strongest reason of an explanation in one line."""
+    reasons = [entry for entry in explanation.rules if entry.contribution > 0]
     entry = next((entry for entry in reasons if entry.premises), None)
     if entry is not None:
-        others = f" (+{many(len(reasons) - 1, 'more rule')})" if len(reasons) > 1 else ""
-        return f"{facts(entry.premises[0])}, since {entry.rule}{others}"
-    if why.paths:
-        return f"the neural model alone: {facts(why.paths[0].path)}"
-    return "the neural model alone" + (f": like {fact(why.neighbours[0].fact)}" if why.neighbours else "")
+        others = f" (+{pluralize(len(reasons) - 1, 'more rule')})" if len(reasons) > 1 else ""
+        return f"{facts(entry.premises[0])}, by the rule {entry.rule}{others}"
+    if explanation.paths:
+        return f"neural model only, through {facts(explanation.paths[0].path)}"
+    return "neural model only" + (
+        f", with the similar known fact {fact(explanation.neighbours[0].fact)}" if explanation.neighbours else ""
+    )

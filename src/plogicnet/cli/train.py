@@ -1,4 +1,4 @@
-"""The commands that train: train, resume, refit."""
+"""The commands `train`, `resume` and `refit`."""
 
 import signal
 import sys
@@ -13,16 +13,16 @@ from plogicnet.cli import options, show
 from plogicnet.cli.settings import (
     DEMO_PRESET,
     duration,
-    given,
     load_run,
     make_config,
     open_source,
     print_json,
-    require_reading,
-    say,
+    print_message,
+    require_read_memory,
+    without_none,
 )
 from plogicnet.config import Config, parse_assignments
-from plogicnet.support.errors import InputError, many
+from plogicnet.support.errors import InputError, pluralize
 from plogicnet.support.progress import for_stderr
 
 if TYPE_CHECKING:
@@ -31,12 +31,13 @@ if TYPE_CHECKING:
     from plogicnet.training.hooks import Hooks
     from plogicnet.training.state import Iteration
 
-MANY_PASSES = 500
-Seeds = Annotated[str | None, Option("--seeds", help="Several seeds, as 0,1,2: a run each, and their mean.")]
+MAX_EPOCHS = 500
+"""More epochs are rarely useful, so `train` prints a hint."""
+Seeds = Annotated[str | None, Option("--seeds", help="Several seeds, such as 0,1,2: one run per seed, and the mean.")]
 
 
 def train(
-    out: Annotated[Path, Option("--out", help="The run directory to make.")],
+    out: Annotated[Path, Option("--out", help="Run directory to create.")],
     graph: options.Graph = None,
     rules: options.RulesFile = None,
     columns: options.Columns = "hrt",
@@ -51,7 +52,7 @@ def train(
     _memory_limit: options.MemoryLimit = None,
     as_json: options.Json = False,
 ) -> None:
-    """Train rules and vectors together on a graph, into a run directory."""
+    """Train a rule model and a neural model together on a graph."""
     from plogicnet.model import PLogicNet
     from plogicnet.runs.lifecycle import require_compatible, require_new
 
@@ -61,57 +62,65 @@ def train(
         require_new(out)
     else:
         runs = {out / f"seed-{s}": settings.with_values({"seed": s}) for s in parse_seeds(seeds)}
-    for folder, own in runs.items():
-        require_compatible(folder, own)
+    for folder, run_settings in runs.items():
+        require_compatible(folder, run_settings)
     opened = open_source(graph, settings, columns, split)
-    PLogicNet(settings).statements(rules, opened)  # raises before anything is made
+    PLogicNet(settings).statements(rules, opened)  # raises InputError before any work is done
     print(cost(opened, settings), file=sys.stderr)
-    models = [trained(folder, own, opened, terminal_hooks(), rules) for folder, own in runs.items()]
+    models = [train_run(folder, s, opened, terminal_hooks(), rules) for folder, s in runs.items()]
     if seeds is None:
         _show_trained(models[0], out, as_json)
     else:
         _show_seeds(models, out, as_json)
 
 
-def trained(
-    folder: Path, settings: Config, graph: "KnowledgeGraph", hooks: "Hooks", rules: Path | None = None, again: str = ""
+def train_run(
+    folder: Path,
+    settings: Config,
+    graph: "KnowledgeGraph",
+    hooks: "Hooks",
+    rules: Path | None = None,
+    resume_command: str = "",
 ) -> "PLogicNet":
-    """The model of a run directory, trained or resumed if needed; a training that is stopped prints how to resume it.
+    """Return the model of a run directory. The run is trained or resumed first if needed.
+
+    If training is interrupted, a message explains how to resume it.
 
     Args:
         folder: the run directory.
         settings: its settings.
-        graph: what to learn from.
-        hooks: what is called on the way.
+        graph: the graph to train on.
+        hooks: the callbacks of training.
         rules: a file of rules.
-        again: what resumes the training; by default `plogicnet resume`.
+        resume_command: the command that resumes training, for the message. Default: `plogicnet resume`.
     """
     from plogicnet.model import PLogicNet
 
-    with _interruptible(folder, again):
+    with _interruptible(folder, resume_command):
         return PLogicNet.load_or_train(folder, settings, graph, rules, hooks)
 
 
 def resume(
     run: options.Run,
     assignments: Annotated[
-        list[str] | None, Option("--set", help="em.iterations=N, to give a complete run more of them.")
+        list[str] | None,
+        Option("--set", help="em.iterations=N (new total number of EM iterations) or em.patience=N. Can be repeated."),
     ] = None,
     device: options.Device = None,
     threads: options.Threads = None,
     _memory_limit: options.MemoryLimit = None,
     as_json: options.Json = False,
 ) -> None:
-    """Continue a training that was stopped; or a complete one, for more EM iterations."""
+    """Continue an interrupted run, or train a complete run for more EM iterations."""
     from plogicnet.model import PLogicNet
 
     for text in assignments or []:
         if not text.startswith(("em.iterations=", "em.patience=")):
             raise InputError(
-                f"--set {text}: a run keeps its own settings; only em.iterations and em.patience may change"
+                f"--set {text}: only em.iterations and em.patience can change. Train a new run for other settings."
             )
-    require_reading(run)
-    settings = given(device=device, threads=threads) | parse_assignments(assignments or [])
+    require_read_memory(run)
+    settings = without_none(device=device, threads=threads) | parse_assignments(assignments or [])
     with _interruptible(run):
         model = PLogicNet.resume(run, settings, terminal_hooks())
     _show_trained(model, run, as_json)
@@ -119,48 +128,48 @@ def resume(
 
 def refit(
     run: options.Run,
-    rules: Annotated[Path | None, Option("--rules", help="A file of rules, instead of all that the run has.")] = None,
+    rules: Annotated[Path | None, Option("--rules", help="File of rules that replaces the rules of the run.")] = None,
     device: options.Device = None,
     threads: options.Threads = None,
     _memory_limit: options.MemoryLimit = None,
     as_json: options.Json = False,
 ) -> None:
-    """Learn the rule weights again, after rules were edited (in the run's rules.tsv, or given by --rules).
+    """Learn the rule weights again, after you edited the run's rules.tsv or with the rules of another file (--rules).
 
-    The run is changed in place; to keep it as it was, copy its directory first.
+    This changes the run in place. Copy its directory first to keep the old one.
     """
-    from plogicnet.runs.directory import RULES
+    from plogicnet.runs.directory import RULES_FILE
 
     model = load_run(run, device, threads, edited=True)
     with _interruptible(run):
-        model.refit(rules or run / RULES, run, terminal_hooks())
+        model.refit(rules or run / RULES_FILE, run, terminal_hooks())
     _show_trained(model, run, as_json)
 
 
 @contextmanager
-def _interruptible(path: Path, again: str = "") -> Iterator[None]:
-    """Makes SIGTERM interrupt as Ctrl-C does, at the end of a step; prints how to resume a training that was stopped.
+def _interruptible(path: Path, resume_command: str = "") -> Iterator[None]:
+    """Handle SIGTERM like Ctrl-C, and print how to resume an interrupted run.
 
     Args:
         path: the run directory.
-        again: what resumes the training; by default `plogicnet resume`.
+        resume_command: the command that resumes training, for the message. Default: `plogicnet resume`.
     """
     from plogicnet.runs.directory import State, state_of
 
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    previous_handler = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield
-    except (KeyboardInterrupt, OSError) as error:  # the system may refuse something, as space on a disk
+    except (KeyboardInterrupt, OSError) as error:  # for example a full disk
         if state_of(path) is State.UNFINISHED:
-            stopped = "stopped" if isinstance(error, KeyboardInterrupt) else "what was saved is kept"
-            say(f"{stopped}; {again or f'`plogicnet resume {path}`'} continues from here")
+            reason = "Stopped" if isinstance(error, KeyboardInterrupt) else "Failed, but the last checkpoint is kept"
+            print_message(f"{reason}. To continue, run {resume_command or f'`plogicnet resume {path}`'}.")
         raise
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGTERM, previous_handler)
 
 
 def parse_seeds(text: str) -> list[int]:
-    """`0,1,2` as numbers.
+    """Parse a list of seeds such as `0,1,2`.
 
     Example:
         >>> parse_seeds("0,1")
@@ -169,25 +178,27 @@ def parse_seeds(text: str) -> list[int]:
     try:
         seeds = [int(part) for part in text.split(",")]
     except ValueError:
-        raise InputError(f"--seeds {text}: expected whole numbers, as 0,1,2") from None
+        raise InputError(f"--seeds {text}: expected integers such as 0,1,2") from None
     if len(set(seeds)) < len(seeds) or min(seeds) < 0:
-        raise InputError(f"--seeds {text}: expected different numbers of at least 0")
+        raise InputError(f"--seeds {text}: expected different integers of at least 0, such as 0,1,2")
     return seeds
 
 
 def terminal_hooks() -> "Hooks":
-    """Progress and a line for each EM iteration on stderr."""
+    """Return hooks that print progress and one line per EM iteration on stderr."""
     from plogicnet.training.hooks import Hooks
 
-    return Hooks(progress=for_stderr(), announce=_announce)
+    return Hooks(progress=for_stderr(), on_iteration=_print_iteration)
 
 
-def _announce(line: "Iteration") -> None:
-    """One line on stderr for each EM iteration."""
-    mrr = ", ".join(f"{name} {figures['mrr']:.3f}" for name, figures in line.valid.items())
-    found = "" if line.accepted_precision is None else f" ({line.accepted_precision:.1%} of them held out)"
-    accepted = f"{line.accepted:,} of {many(line.hidden, 'hidden triple')} accepted{found}"
-    print(f"EM iteration {line.iteration}: {accepted}; MRR on valid: {mrr}; λ = {line.lambda_:g}", file=sys.stderr)
+def _print_iteration(line: "Iteration") -> None:
+    """Print one line about an EM iteration on stderr."""
+    from plogicnet.systems.system import RANKING_TITLES
+
+    mrr = ", ".join(f"{RANKING_TITLES[key]} {metrics['mrr']:.3f}" for key, metrics in line.valid.items())
+    held_out = "" if line.accepted_precision is None else f" ({line.accepted_precision:.1%} of these are held out)"
+    accepted = f"{line.accepted:,} of {pluralize(line.hidden, 'hidden triple')} accepted{held_out}"
+    print(f"EM iteration {line.iteration}: {accepted}. Valid MRR: {mrr}. λ = {line.lambda_:g}", file=sys.stderr)
 
 
 def _show_trained(model: "PLogicNet", out: Path, as_json: bool) -> None:
@@ -197,50 +208,51 @@ def _show_trained(model: "PLogicNet", out: Path, as_json: bool) -> None:
     screen, graph, titles = show.console(), model.fitted.graph, model.titles
     screen.print(show.history_table(model.history, titles, show.TEST_COMPETES if len(graph.test) else ""))
     for split in [s for s in ("test", "valid") if s in model.metrics][:1]:
-        title = f"{split} ({many(len(graph.split(split)), 'triple')}, filtered)"
+        title = f"{split} ({pluralize(len(graph.split(split)), 'triple')}, filtered)"
         screen.print(show.metrics_table(title, model.metrics[split], titles))
-    screen.print(f"run saved in {out}; next: plogicnet rules {out}", markup=False)
+    screen.print(f"Run saved in {out}. Next: plogicnet rules {out}", markup=False)
 
 
 def _show_seeds(models: Sequence["PLogicNet"], out: Path, as_json: bool) -> None:
-    """Mean and standard deviation over seeds."""
-    from plogicnet.evaluation.figures import SplitFigures
-    from plogicnet.evaluation.seeds import over_seeds
+    """Print the mean and the standard deviation of the metrics over the seeds."""
+    from plogicnet.evaluation.results import SplitMetrics
+    from plogicnet.evaluation.seeds import aggregate_seeds
 
     split = next((s for s in ("test", "valid") if all(s in model.metrics for model in models)), None)
     if split is None:
-        print(f"runs saved in {out}/seed-*; the graph has no triples to evaluate on")
+        print(f"Runs saved in {out}/seed-*. The graph has no valid or test triples to evaluate.")
         return
-    figures = over_seeds([SplitFigures.of_json(model.metrics[split]) for model in models])
+    metrics = aggregate_seeds([SplitMetrics.from_json(model.metrics[split]) for model in models])
     if as_json:
         seeds = [model.config.seed for model in models]
-        print_json({"runs": {str(s): str(out / f"seed-{s}") for s in seeds}, split: figures})
+        print_json({"runs": {str(s): str(out / f"seed-{s}") for s in seeds}, split: metrics})
         return
-    title = f"{split}, {many(len(models), 'seed')}: mean ± standard deviation"
-    show.console().print(show.metrics_table(title, figures, models[0].titles))
-    print(f"runs saved in {out}/seed-*")
+    title = f"{split}, {pluralize(len(models), 'seed')}: mean ± standard deviation"
+    show.console().print(show.metrics_table(title, metrics, models[0].titles))
+    print(f"Runs saved in {out}/seed-*.")
 
 
 def cost(graph: "KnowledgeGraph", settings: Config) -> str:
-    """What a training takes, in words; the time is measured by a few steps."""
+    """Return the cost of training as text. A few steps are run to measure the time."""
+    entities = pluralize(len(graph.entities), "entity", "entities")
     lines = [
-        f"{graph.name}: {many(len(graph.train), 'training triple')}, {many(len(graph.entities), 'entity', 'entities')},"
-        f" {many(len(graph.relations), 'relation')}"
+        f"{graph.name}: {pluralize(len(graph.train), 'training triple')}, {entities},"
+        f" {pluralize(len(graph.relations), 'relation')}."
     ]
     if settings.em.neural:
         from plogicnet.neural.protocol import model_kind
         from plogicnet.training.cost import require_memory, seconds_per_step
 
         require_memory(graph, settings)
-        spent = model_kind(settings).cost(graph, settings)
-        steps = spent.steps * (settings.em.iterations if settings.em.rules else 1)
+        model_cost = model_kind(settings).cost(graph, settings)
+        steps = model_cost.steps * (settings.em.iterations if settings.em.rules else 1)
         seconds = steps * seconds_per_step(graph, settings)
-        passes = spent.steps * min(spent.positives, len(graph.train)) / len(graph.train)
+        epochs = model_cost.steps * min(model_cost.positives, len(graph.train)) / len(graph.train)
         lines.append(
-            f"cost: {steps:,} steps of {spent.work}, about {duration(seconds)} here; training takes up to"
-            f" {spent.bytes / 2**20:,.0f} MB on a CPU"
+            f"Cost: {steps:,} steps of {model_cost.work}, about {duration(seconds)} on this machine,"
+            f" up to {model_cost.bytes / 2**20:,.0f} MB of memory."
         )
-        if passes > MANY_PASSES and seconds > 60:
-            fewer = round(spent.steps * MANY_PASSES / passes, -2) or 100
-            lines.append(f"hint: that is {passes:,.0f} passes over the triples; --set neural.steps={fewer:.0f} may do")
+        if epochs > MAX_EPOCHS and seconds > 60:
+            fewer = round(model_cost.steps * MAX_EPOCHS / epochs, -2) or 100
+            lines.append(f"Hint: this is {epochs:,.0f} epochs. --set neural.steps={fewer:.0f} may be enough.")
     return "\n".join(lines)

@@ -1,7 +1,7 @@
-"""Every setting, with its default, its meaning and its check.
+"""All settings, with defaults, descriptions and validation.
 
-A tree of frozen dataclasses (`sections`, `settings`) is the only list of settings. Registered models and systems own
-blocks of it (`registries`). YAML, `--set a.b=value` and `plogicnet config` all read that tree.
+The settings are a tree of frozen dataclasses (`sections`, `settings`). Registered models and systems add blocks to it
+(`registries`). YAML files, `--set a.b=value` and `plogicnet config` all use this tree.
 """
 
 from plogicnet.config.fields import setting

@@ -1,4 +1,4 @@
-"""One setting: its default, its meaning, its range, and the check of a value against them."""
+"""The dataclass field of a setting, and the validation of its values."""
 
 import json
 import types
@@ -14,108 +14,120 @@ from plogicnet.support.registry import Registry
 
 def setting(
     default: Any,
-    meaning: str,
+    description: str,
     low: float | None = None,
     high: float | None = None,
-    names: Registry[Any] | None = None,
+    registry: Registry[Any] | None = None,
 ) -> Any:
-    """A field with its meaning and its range; an open name is one of a registry's, or the default.
+    """Create a dataclass field for a setting, with its description and range.
+
+    With `registry`, the value is a name in that registry, or the default. None means the first name as default.
 
     Example:
         >>> from dataclasses import dataclass
         >>> @dataclass(frozen=True)
         ... class Box:
-        ...     size: int = setting(3, "how large", low=1)
+        ...     size: int = setting(3, "size of the box", low=1)
     """
-    about = {"meaning": meaning, "low": low, "high": high, "names": names, "default": default}
-    if default is None and names is not None:
-        return field(default_factory=names.default, metadata=about)
-    return field(default=default, metadata=about)
+    metadata = {"description": description, "low": low, "high": high, "registry": registry, "default": default}
+    if default is None and registry is not None:
+        return field(default_factory=registry.default, metadata=metadata)
+    return field(default=default, metadata=metadata)
 
 
-def checked(value: object, hint: Any, about: Mapping[str, Any], key: str) -> object:
-    """The value in the setting's type, within its range."""
-    if about["names"] is not None:
-        return _name(value, about, key)
-    good, converted = _converted(value, hint)
-    if not good:
-        raise InputError(f"{key}: {value!r} is not allowed; {_allowed(hint, value)}")
+def validate_value(value: object, type_hint: Any, metadata: Mapping[str, Any], key: str) -> object:
+    """Return the value converted to the type of the setting, or raise InputError."""
+    if metadata["registry"] is not None:
+        return _validate_name(value, metadata, key)
+    valid, converted = _convert(value, type_hint)
+    if not valid:
+        raise InputError(f"{key} must be {_describe_type(type_hint, value)}, got {value!r}")
     if isinstance(converted, tuple) and len(set(converted)) < len(converted):
-        raise InputError(f"{key}: {value!r} gives the same twice")
-    if converted == () and about["low"] is not None:
-        raise InputError(f"{key}: an empty list; give at least one number")
+        raise InputError(f"{key} must not contain an item twice, got {value!r}")
+    if converted == () and metadata["low"] is not None:
+        raise InputError(f"{key} must contain at least one number, got an empty list")
     for number in converted if isinstance(converted, tuple) else (converted,):
         if isinstance(number, int | float) and not isinstance(number, bool):
-            low, high = about["low"], about["high"]
-            # written so that a NaN is out of every range
+            low, high = metadata["low"], metadata["high"]
+            # in this form, NaN is out of range
             if not ((low is None or number >= low) and (high is None or number <= high) and abs(number) < float("inf")):
-                limits = "finite" if low is None else f"at least {low:g}"
-                limits += "" if high is None else f" and at most {high:g}"
-                raise InputError(f"{key}: {value!r} is out of range; it is {limits}")
+                limits = "finite" if low is None else f"at least {low:,}"
+                limits += "" if high is None else f" and at most {high:,}"
+                raise InputError(f"{key} must be {limits}, got {value!r}")
     return converted
 
 
-def _name(value: object, about: Mapping[str, Any], key: str) -> str:
-    """An open name, in its registered spelling."""
-    registry: Registry[Any] = about["names"]
+def _validate_name(value: object, metadata: Mapping[str, Any], key: str) -> str:
+    """Return the registered spelling of a name, or raise InputError."""
+    registry: Registry[Any] = metadata["registry"]
     if not isinstance(value, str):
-        raise InputError(f"{key}: {value!r} is not allowed; one of {', '.join(registry.names())}")
-    if value == about["default"]:
+        raise InputError(f"{key} must be one of {', '.join(valid_names(metadata))}, got {value!r}")
+    if value == metadata["default"]:
         return value
-    found = registry.find(value)
-    if found is None:
-        raise InputError(f"{key}: {registry.unknown(value)}")
-    return found
+    registered = registry.canonical_name(value)
+    if registered is None:
+        raise InputError(f"{key}: {registry.unknown_name_error(value, valid_names(metadata))}")
+    return registered
 
 
-def _converted(value: object, hint: Any) -> tuple[bool, object]:
-    """Whether the value fits the type, and the value in it (1 fits a float, "1e-4" too: YAML reads that as a text)."""
-    origin = get_origin(hint)
+def valid_names(metadata: Mapping[str, Any]) -> list[str]:
+    """Return the default of a setting with a registry, such as "auto", and the names in the registry."""
+    default = [metadata["default"]] if metadata["default"] else []
+    return list(dict.fromkeys([*default, *metadata["registry"].names()]))
+
+
+def _convert(value: object, type_hint: Any) -> tuple[bool, object]:
+    """Return whether the value fits the type, and the converted value; a string such as "1e-4" fits a float.
+
+    PyYAML parses 1e-4 as a string.
+    """
+    origin = get_origin(type_hint)
     if origin in (Union, types.UnionType):
-        tries = (_converted(value, part) for part in get_args(hint))
-        return next((t for t in tries if t[0]), (False, value))
+        attempts = (_convert(value, member) for member in get_args(type_hint))
+        return next((attempt for attempt in attempts if attempt[0]), (False, value))
     if origin is Literal:
-        return next(((True, v) for v in get_args(hint) if _same(v, value)), (False, value))
+        return next(((True, v) for v in get_args(type_hint) if _equals(v, value)), (False, value))
     if origin is tuple:
         if not isinstance(value, list | tuple):
             return False, value
-        parts = [_converted(v, get_args(hint)[0]) for v in value]
-        return all(good for good, _ in parts), tuple(v for _, v in parts)
-    if hint is bool or isinstance(value, bool):
-        return hint is bool and isinstance(value, bool), value
-    if hint is float:
+        items = [_convert(v, get_args(type_hint)[0]) for v in value]
+        return all(valid for valid, _ in items), tuple(v for _, v in items)
+    if type_hint is bool or isinstance(value, bool):
+        return type_hint is bool and isinstance(value, bool), value
+    if type_hint is float:
         try:
             return True, float(value)  # type: ignore[arg-type]
         except (TypeError, ValueError):
             return False, value
-    return isinstance(value, hint), value
+    return isinstance(value, type_hint), value
 
 
-def _same(allowed: object, value: object) -> bool:
+def _equals(allowed: object, value: object) -> bool:
     if isinstance(allowed, str) and isinstance(value, str):
         return allowed.lower() == value.lower()
     return type(allowed) is type(value) and allowed == value
 
 
-def _allowed(hint: Any, value: object) -> str:
-    """The allowed values in words; of a list, also how the refused value is written as one."""
-    origin = get_origin(hint)
+def _describe_type(type_hint: Any, value: object) -> str:
+    """Describe the allowed values. For a list, include an example, derived from the rejected value if possible."""
+    origin = get_origin(type_hint)
     if origin in (Union, types.UnionType):
-        return " or ".join(_allowed(part, value) for part in get_args(hint))
+        return " or ".join(_describe_type(member, value) for member in get_args(type_hint))
     if origin is Literal:
-        return "one of " + ", ".join(scalar(v) for v in get_args(hint))
+        values = [yaml_scalar(v) for v in get_args(type_hint)]
+        return values[0] if len(values) == 1 else f"one of {', '.join(values)}"
     if origin is tuple:
-        inner, items = get_args(hint)[0], [item.strip() for item in str(value).split(",")]
-        if not _converted(items, hint)[0]:
-            items = [{bool: "true", int: "1", float: "0.5"}.get(inner) or scalar(get_args(inner)[0])]
-        return f"a list, as [{', '.join(items)}], each item {_allowed(inner, value)}"
-    return {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}[hint]
+        item_type, items = get_args(type_hint)[0], [item.strip() for item in str(value).split(",")]
+        if not _convert(items, type_hint)[0]:
+            items = [{bool: "true", int: "1", float: "0.5"}.get(item_type) or yaml_scalar(get_args(item_type)[0])]
+        return f"a list such as [{', '.join(items)}], each item {_describe_type(item_type, value)}"
+    return {bool: "true or false", int: "an integer", float: "a number", str: "a string"}[type_hint]
 
 
-def scalar(value: object) -> str:
-    """A value as YAML writes it."""
+def yaml_scalar(value: object) -> str:
+    """Return a value as YAML."""
     if isinstance(value, float):
-        # PyYAML reads a float with an exponent only if it has a point: 1.0e-04
+        # PyYAML requires a decimal point in a float with an exponent: 1.0e-04
         text = repr(int(value)) + ".0" if value == int(value) and abs(value) < 1e15 else repr(value)
         return text if "e" not in text or "." in text else text.replace("e", ".0e")
     if isinstance(value, str) and not _is_plain(value):
@@ -124,7 +136,7 @@ def scalar(value: object) -> str:
 
 
 def _is_plain(text: str) -> bool:
-    """Whether YAML reads a text without quotes as itself."""
+    """Return whether YAML parses the text without quotes as the same string."""
     try:
         return bool(yaml.safe_load(text) == text)
     except yaml.YAMLError:

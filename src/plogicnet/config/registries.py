@@ -1,4 +1,4 @@
-"""The names that settings leave open: neural models, systems, engines. Their packages register the built-in ones."""
+"""The registries of neural models, systems and engines. Each package registers its built-in components."""
 
 from collections.abc import Mapping
 from typing import Any, Protocol
@@ -7,17 +7,19 @@ from plogicnet.support.registry import Registry
 
 
 class Extension(Protocol):
-    """What the settings ask of a registered model or system.
+    """The attributes of a registered model or system that the settings use.
 
     Attributes:
-        block: the name of its block of settings, in the section `neural` or `systems`; empty where it has none.
-        settings: the dataclass that checks the block; its fields are made by `setting`.
-        implied: settings that choosing it sets besides; later ones win.
+        block: the name of its block of settings in the section `neural` or `systems`; empty if it has no block.
+        settings: the dataclass of the block, with fields created by `setting`; None if it has no block. Its optional
+            class attribute `block_description` is the comment that `plogicnet config` prints for the block.
+        implied_settings: other settings, by dotted key, that are set when the extension is selected. Later assignments
+            override them.
     """
 
     block: str
     settings: type | None
-    implied: Mapping[str, object]
+    implied_settings: Mapping[str, object]
 
 
 MODELS: Registry[Any] = Registry("neural model", "plogicnet.models")
@@ -26,6 +28,6 @@ ENGINES: Registry[Any] = Registry("engine", "plogicnet.engines")
 
 
 def block_settings(registry: Registry[Any], block: str) -> type | None:
-    """The dataclass that checks a block of settings; None where no registered name has such a block."""
-    owners = map(registry.get, registry.names())  # one by one: those after the owner need not be imported
-    return next((owner.settings for owner in owners if owner.block == block), None)
+    """Return the dataclass of a block of settings, or None if no registered component has this block."""
+    extensions = map(registry.get, registry.names())  # lazy, so that extensions after the right one are not imported
+    return next((extension.settings for extension in extensions if extension.block == block), None)

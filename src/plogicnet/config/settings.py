@@ -1,4 +1,4 @@
-"""Config: all settings of a run, and the ways of changing them."""
+"""The class Config: all settings of a run."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -10,38 +10,40 @@ from typing import Literal
 from plogicnet.config.fields import setting
 from plogicnet.config.registries import MODELS, SYSTEMS
 from plogicnet.config.sections import EM, MLN, Evaluation, Grounding, Neural, Rules, Systems
-from plogicnet.config.text import parse_assignments, preset_names, yaml_leaves
-from plogicnet.config.tree import block_names, replaced, with_blocks, yaml_lines
-from plogicnet.support.errors import InputError, nearest
+from plogicnet.config.text import iter_yaml_settings, parse_assignments, preset_names
+from plogicnet.config.tree import block_names, replace_setting, with_default_blocks, yaml_lines
+from plogicnet.support.errors import InputError, did_you_mean
 from plogicnet.support.files import require_file
 
-OPEN_NAMES = {"system": SYSTEMS, "neural.model": MODELS}
-"""The settings that name what may imply other settings."""
+EXTENSION_SETTINGS = {"system": SYSTEMS, "neural.model": MODELS}
+"""The settings that select an extension. A selected extension can imply other settings."""
 
 
 @dataclass(frozen=True)
 class Config:
-    """All settings of a run; frozen, so change them by `with_values` or `dataclasses.replace`.
+    """All settings of a run. Frozen: `with_values` and the other methods return changed copies.
 
     Example:
         >>> Config().with_values({"neural.steps": 64}).neural.steps
         64
     """
 
-    seed: int = setting(0, "one seed for everything random", low=0, high=2**31 - 1)
-    system: str = setting(None, "what is trained; a system also sets what it needs", names=SYSTEMS)
-    device: Literal["auto", "cpu", "cuda"] = setting("auto", "auto: a GPU if there is one")
-    threads: int = setting(0, "0: all cores", low=0, high=1024)
-    rules: Rules = field(default_factory=Rules, metadata={"meaning": "which rules"})
-    grounding: Grounding = field(default_factory=Grounding, metadata={"meaning": "from rules to groundings"})
-    mln: MLN = field(default_factory=MLN, metadata={"meaning": "the rule model p_w"})
-    neural: Neural = field(default_factory=Neural, metadata={"meaning": "the neural model q"})
-    em: EM = field(default_factory=EM, metadata={"meaning": "the EM loop"})
-    evaluation: Evaluation = field(default_factory=Evaluation, metadata={"meaning": "ranking"})
-    systems: Systems = field(default_factory=Systems, metadata={"meaning": "what each system needs besides"})
+    seed: int = setting(0, "seed of all random numbers", low=0, high=2**31 - 1)
+    system: str = setting(None, "system to train; some systems also set other settings", registry=SYSTEMS)
+    device: Literal["auto", "cpu", "cuda"] = setting(
+        "auto", "device of the neural model; auto: a GPU if one is available"
+    )
+    threads: int = setting(0, "number of CPU threads; 0: one per core", low=0, high=1024)
+    rules: Rules = field(default_factory=Rules, metadata={"description": "rule mining"})
+    grounding: Grounding = field(default_factory=Grounding, metadata={"description": "grounding of rules"})
+    mln: MLN = field(default_factory=MLN, metadata={"description": "rule model p_w"})
+    neural: Neural = field(default_factory=Neural, metadata={"description": "neural model q"})
+    em: EM = field(default_factory=EM, metadata={"description": "EM loop"})
+    evaluation: Evaluation = field(default_factory=Evaluation, metadata={"description": "ranking"})
+    systems: Systems = field(default_factory=Systems, metadata={"description": "settings of individual systems"})
 
     def with_values(self, values: Mapping[str, object]) -> "Config":
-        """A copy with dotted keys set; later ones win; a model or a system also sets what it implies.
+        """Return a copy with values set by dotted key, in order. Selecting a model or system also sets what it implies.
 
         Example:
             >>> Config().with_values({"em.lambda": 0.5}).em.lambda_
@@ -49,14 +51,14 @@ class Config:
         """
         config = self
         for key, value in values.items():
-            config = replaced(config, key.split("."), value, key)
-            chosen = OPEN_NAMES.get(key)
-            if chosen is not None:
-                config = config.with_values(chosen.get(str(value)).implied)
+            config = replace_setting(config, key.split("."), value, key)
+            registry = EXTENSION_SETTINGS.get(key)
+            if registry is not None:
+                config = config.with_values(registry.get(str(value)).implied_settings)
         return config
 
     def with_assignments(self, assignments: Sequence[str]) -> "Config":
-        """A copy with `a.b=value` texts applied, as `--set` gives them.
+        """Return a copy with `a.b=value` assignments applied, as with `--set`.
 
         Example:
             >>> Config().with_assignments(["neural.steps=64", "em.lambda=auto"]).neural.steps
@@ -65,14 +67,14 @@ class Config:
         return self.with_values(parse_assignments(assignments))
 
     def with_yaml(self, text: str, source: str) -> "Config":
-        """A copy with the settings of a YAML text applied; a mistake is reported with its line and column.
+        """Return a copy with the settings of a YAML text applied. Errors contain the line and column.
 
         Example:
             >>> Config().with_yaml("neural: {steps: 64}", "my.yaml").neural.steps
             64
         """
         config = self
-        for key, value, mark in yaml_leaves(text, source):
+        for key, value, mark in iter_yaml_settings(text, source):
             try:
                 config = config.with_values({key: value})
             except InputError as error:
@@ -80,21 +82,17 @@ class Config:
         return config
 
     def with_file(self, path: Path) -> "Config":
-        """A copy with the settings of a YAML file applied.
-
-        Example:
-            >>> Config().with_file(Path("my.yaml"))  # doctest: +SKIP
-        """
+        """Return a copy with the settings of a YAML file applied."""
         require_file(path, "a settings file")
         try:
             text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
-            raise InputError(f"{path}: cannot be read as a settings file: {reason}") from None
+            raise InputError(f"{path}: cannot read the settings file: {reason}") from None
         return self.with_yaml(text, str(path))
 
     def with_preset(self, name: str) -> "Config":
-        """A copy with the settings of a preset that comes with the program applied.
+        """Return a copy with the settings of a built-in preset applied.
 
         Example:
             >>> Config().with_preset("best/family").neural.steps
@@ -102,11 +100,11 @@ class Config:
         """
         file, names = resources.files("plogicnet.config") / "presets" / f"{name}.yaml", preset_names()
         if name not in names:
-            raise InputError(f"unknown preset {name!r}.{nearest(name, names)} There are: {', '.join(names)}.")
+            raise InputError(f"unknown preset {name!r}.{did_you_mean(name, names)} Available: {', '.join(names)}.")
         return self.with_yaml(file.read_text(encoding="utf-8"), f"preset {name}")
 
     def to_yaml(self, comments: bool = False) -> str:
-        """The complete tree as YAML, with each setting's meaning as a comment if asked for.
+        """Return all settings as YAML, optionally with their descriptions as comments.
 
         Example:
             >>> print(Config().to_yaml().splitlines()[0])
@@ -116,13 +114,16 @@ class Config:
 
     @property
     def completed(self) -> "Config":
-        """The same with the blocks of its neural model and its system, so that every setting it uses stands in it."""
-        neural = with_blocks(self.neural, [MODELS.get(self.neural.model).block])
-        systems = with_blocks(self.systems, [SYSTEMS.get(self.system).block])
+        """A copy with the blocks of the selected neural model and system, so that it contains every setting in use."""
+        neural = with_default_blocks(self.neural, [MODELS.get(self.neural.model).block])
+        systems = with_default_blocks(self.systems, [SYSTEMS.get(self.system).block])
         return dataclasses.replace(self, neural=neural, systems=systems)
 
     @property
     def with_all_blocks(self) -> "Config":
-        """The same with the blocks of every registered model and system: for showing what there is."""
-        neural, systems = with_blocks(self.neural, block_names(MODELS)), with_blocks(self.systems, block_names(SYSTEMS))
+        """A copy with the blocks of all registered models and systems."""
+        neural, systems = (
+            with_default_blocks(self.neural, block_names(MODELS)),
+            with_default_blocks(self.systems, block_names(SYSTEMS)),
+        )
         return dataclasses.replace(self, neural=neural, systems=systems)

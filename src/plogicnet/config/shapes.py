@@ -1,6 +1,6 @@
-"""The table of chain shapes: what can be mined. Settings, the names of rules and all engines read it.
+"""The table of the patterns of mined rules, which settings, rules and engines use.
 
-A mined rule is a chain of relations from the hypothesis's head to its tail. A pattern is a row of this table.
+The premises of a mined rule form a chain: they lead step by step from the head of the hypothesis to its tail.
 """
 
 from collections.abc import Sequence
@@ -9,41 +9,42 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class ChainShape:
-    """One mined pattern. A chain has at most one shape.
+    """A pattern of mined rules. A chain matches at most one shape.
 
     Attributes:
-        name: the pattern in settings, tables and messages.
-        steps: for each step, whether its relation is walked forwards.
-        same: True: every step has the hypothesis's relation; False: not every step has it; None: either.
-        min_precision: the default of rules.min_precision.
-        meaning: the shape in words.
+        name: the name of the pattern in settings, tables and messages.
+        forward: for each step, True if its relation is followed from head to tail, False if from tail to head.
+        repeats_hypothesis: True if all steps have the relation of the hypothesis, False if at least one has another
+            relation, None if both are allowed.
+        min_precision: the default of the pattern's setting in rules.min_precision.
+        description: the description of that setting.
     """
 
     name: str
-    steps: tuple[bool, ...]
-    same: bool | None
+    forward: tuple[bool, ...]
+    repeats_hypothesis: bool | None
     min_precision: float
-    meaning: str
+    description: str
 
-    def fits(self, steps: Sequence[bool], same: bool) -> bool:
-        """Whether a chain with these steps has this shape; `same`: all of them have the hypothesis's relation."""
-        return self.steps == tuple(steps) and self.same in (None, same)
+    def matches(self, forward: Sequence[bool], repeats_hypothesis: bool) -> bool:
+        """Return whether a chain with these properties, defined as for the attributes, has this shape."""
+        return self.forward == tuple(forward) and self.repeats_hypothesis in (None, repeats_hypothesis)
 
 
 CHAIN_SHAPES = (
-    ChainShape("composition", (True, True), None, 0.6, "two steps forwards"),
-    ChainShape("inverse", (False,), False, 0.1, "one step backwards, another relation"),
-    ChainShape("symmetric", (False,), True, 0.1, "one step backwards, the same relation"),
-    ChainShape("subrelation", (True,), False, 0.6, "one step forwards, another relation"),
+    ChainShape("composition", (True, True), None, 0.6, "a(X, Y) & b(Y, Z) => c(X, Z)"),
+    ChainShape("inverse", (False,), False, 0.1, "a(X, Y) => b(Y, X), where a is not b"),
+    ChainShape("symmetric", (False,), True, 0.1, "a(X, Y) => a(Y, X)"),
+    ChainShape("subrelation", (True,), False, 0.6, "a(X, Y) => b(X, Y), where a is not b"),
 )
 
 
 def shapes_of(patterns: Sequence[str]) -> list[ChainShape]:
-    """The shapes of these patterns, in their order.
+    """Return the shapes of the named patterns, in the given order.
 
     Example:
-        >>> [shape.steps for shape in shapes_of(["inverse"])]
+        >>> [shape.forward for shape in shapes_of(["inverse"])]
         [(False,)]
     """
-    rows = {shape.name: shape for shape in CHAIN_SHAPES}
-    return [rows[pattern] for pattern in patterns]
+    shapes = {shape.name: shape for shape in CHAIN_SHAPES}
+    return [shapes[pattern] for pattern in patterns]

@@ -1,4 +1,4 @@
-"""Settings as text: YAML, `a.b=value` assignments, and the presets that come with the program."""
+"""Parsing of settings: YAML, `a.b=value` assignments, and the names of presets."""
 
 from collections.abc import Iterator, Sequence
 from importlib import resources
@@ -8,12 +8,12 @@ import yaml
 
 from plogicnet.support.errors import InputError
 
-LONGEST, DEEPEST = 1_000_000, 20
-"""The most characters of a text of settings, and the deepest nesting; real ones are far below both."""
+MAX_CHARACTERS, MAX_DEPTH = 1_000_000, 20
+"""The maximum length and nesting depth of YAML. Real settings are far below both."""
 
 
 def parse_assignments(assignments: Sequence[str]) -> dict[str, object]:
-    """`a.b=value` texts as dotted keys and values; later ones win.
+    """Parse `a.b=value` assignments into a mapping from dotted keys to values. Later ones override earlier ones.
 
     Example:
         >>> parse_assignments(["neural.vectors.dim=64", "em.lambda=auto"])
@@ -23,20 +23,22 @@ def parse_assignments(assignments: Sequence[str]) -> dict[str, object]:
     for text in assignments:
         key, equals, value = text.partition("=")
         if not equals:
-            raise InputError(f"--set {text}: expected key=value, as in --set neural.vectors.dim=100")
-        values.pop(key.strip(), None)  # of two, the later stands where it was said
+            raise InputError(f"--set {text}: expected key=value, for example --set neural.vectors.dim=100")
+        values.pop(key.strip(), None)  # an overriding assignment also moves to the end
         try:
-            require_plain(value, f"--set {key}")
+            require_simple_yaml(value, f"--set {key}")
             values[key.strip()] = yaml.safe_load(value)
-        except (yaml.YAMLError, ValueError) as error:  # PyYAML's dates and numbers raise the latter
+        except (yaml.YAMLError, ValueError) as error:  # PyYAML raises ValueError for invalid dates and numbers
             if isinstance(error, InputError):
                 raise
-            raise InputError(f"--set {text}: {value!r} is no value in YAML") from None
+            raise InputError(
+                f"--set {text}: {value!r} is not valid YAML. Quote texts with special characters."
+            ) from None
     return values
 
 
 def preset_names() -> list[str]:
-    """The presets that come with the program.
+    """Return the names of the built-in presets.
 
     Example:
         >>> "best/family" in preset_names()
@@ -46,35 +48,37 @@ def preset_names() -> list[str]:
     return sorted(str(file.relative_to(root).with_suffix("")) for file in root.rglob("*.yaml"))
 
 
-def require_plain(text: str, source: str) -> None:
-    """An error where a YAML text has what no settings need: aliases, deep nesting or great length.
+def require_simple_yaml(text: str, source: str) -> None:
+    """Raise InputError if YAML contains aliases, is deeply nested or very long.
 
-    Reading such a text can take all memory, or all time: ten lines of aliases make a list of a billion items.
+    Such YAML could take unlimited memory or time: ten lines of aliases can create a list of a billion items.
 
     Example:
-        >>> require_plain("neural: {steps: 64}", "my.yaml")
+        >>> require_simple_yaml("neural: {steps: 64}", "my.yaml")
     """
-    if len(text) > LONGEST:
-        raise InputError(f"{source}: {len(text):,} characters; settings have at most {LONGEST:,}")
+    if len(text) > MAX_CHARACTERS:
+        raise InputError(f"{source}: settings must have at most {MAX_CHARACTERS:,} characters, got {len(text):,}")
     depth = 0
     for event in yaml.parse(text, yaml.SafeLoader):
-        place = f"{source}, line {event.start_mark.line + 1}, column {event.start_mark.column + 1}"
+        location = f"{source}, line {event.start_mark.line + 1}, column {event.start_mark.column + 1}"
         if isinstance(event, yaml.AliasEvent):
-            raise InputError(f"{place}: an alias (*{event.anchor}); write the value itself")
+            raise InputError(f"{location}: aliases (*{event.anchor}) are not supported. Write the value itself.")
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > DEEPEST:
-            raise InputError(f"{place}: nested more than {DEEPEST} deep; settings are two or three deep")
+        if depth > MAX_DEPTH:
+            raise InputError(
+                f"{location}: nested more than {MAX_DEPTH} levels deep. Settings have two or three levels."
+            )
 
 
-def yaml_leaves(text: str, source: str) -> Iterator[tuple[str, object, yaml.Mark]]:
-    """Each setting in a YAML text as (dotted key, value, place)."""
+def iter_yaml_settings(text: str, source: str) -> Iterator[tuple[str, object, yaml.Mark]]:
+    """Yield (dotted key, value, position of the key) for each setting in a YAML text."""
     try:
-        require_plain(text, source)
+        require_simple_yaml(text, source)
         root = yaml.compose(text, yaml.SafeLoader)
-    except yaml.YAMLError as error:  # without a place for a character that YAML does not have
+    except yaml.YAMLError as error:  # an error about an invalid character has no mark
         mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", str(error).splitlines()[0])
-        place = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        raise InputError(f"{source}{place}: not YAML: {problem}") from None
+        location = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        raise InputError(f"{source}{location}: invalid YAML: {problem}") from None
     if root is None:
         return
     if not isinstance(root, yaml.MappingNode):
@@ -87,11 +91,15 @@ def yaml_leaves(text: str, source: str) -> Iterator[tuple[str, object, yaml.Mark
             if isinstance(value_node, yaml.MappingNode):
                 stack.append((key + ".", value_node))
             else:
-                yield key, _value(value_node, f"{source}, line {key_node.start_mark.line + 1}"), key_node.start_mark
+                yield (
+                    key,
+                    _node_value(value_node, f"{source}, line {key_node.start_mark.line + 1}"),
+                    key_node.start_mark,
+                )
 
 
-def _value(node: yaml.Node, place: str) -> object:
+def _node_value(node: yaml.Node, location: str) -> object:
     try:
         return yaml.safe_load(yaml.serialize(node, Dumper=yaml.SafeDumper))
-    except (yaml.YAMLError, ValueError) as error:  # PyYAML's dates and numbers raise the latter
-        raise InputError(f"{place}: no value: {str(error).splitlines()[0]}") from None
+    except (yaml.YAMLError, ValueError) as error:  # PyYAML raises ValueError for invalid dates and numbers
+        raise InputError(f"{location}: invalid value: {str(error).splitlines()[0]}") from None

@@ -1,116 +1,133 @@
-"""The tree of settings: frozen dataclasses, some of them open for blocks that registered names own."""
+"""Functions that read, replace and print settings in the tree of sections.
+
+Sections are frozen dataclasses. An extensible section also contains blocks: the settings of registered extensions.
+"""
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from plogicnet.config.fields import checked, scalar
+from plogicnet.config.fields import valid_names, validate_value, yaml_scalar
 from plogicnet.config.registries import block_settings
-from plogicnet.support.errors import InputError, nearest
+from plogicnet.support.errors import InputError, did_you_mean
 from plogicnet.support.registry import Registry
 
 BLOCKS = "blocks"
-"""The field of an open section that holds its blocks, by name; its metadata name the registry of their owners."""
+"""The name of the field in which an extensible section stores its blocks, a mapping from block name to block.
+
+The metadata of the field contains the registry of the extensions.
+"""
+EMPTY_REGISTRY: Registry[Any] = Registry("extension", "")
+"""The registry of a section that is not extensible."""
 
 
-NO_OWNERS: Registry[Any] = Registry("owner", "")
-
-
-def key_of(name: str) -> str:
-    """A field's key: `lambda` is a word of the language, so its field is `lambda_`."""
+def setting_key(name: str) -> str:
+    """Return the key of a field. The field of `lambda` is `lambda_`, because `lambda` is a Python keyword."""
     return name.rstrip("_")
 
 
-def children(node: Any) -> Iterator[tuple[str, Any, Mapping[str, Any]]]:
-    """The settings of a section, its blocks among them: key, value, what is known of it."""
-    for f in fields(node):
+def iter_settings(section: Any) -> Iterator[tuple[str, Any, Mapping[str, Any]]]:
+    """Yield (key, value, metadata) for each setting of a section, including its blocks."""
+    for f in fields(section):
         if f.name == BLOCKS:
-            for name, block in node.blocks.items():
-                yield name, block, {"meaning": f"settings of {name}"}
+            for name, block in section.blocks.items():
+                default = f"settings of the {f.metadata['registry'].kind} {name}"
+                yield name, block, {"description": getattr(block, "block_description", default)}
         else:
-            yield key_of(f.name), getattr(node, f.name), f.metadata
+            yield setting_key(f.name), getattr(section, f.name), f.metadata
 
 
-def replaced(node: Any, path: list[str], value: object, key: str) -> Any:
-    """The section with the setting at `path` replaced by the checked value."""
-    names = {key_of(f.name): f for f in fields(node) if f.name != BLOCKS}
-    if path[0] not in names:
-        return _block_replaced(node, path, value, key, list(names))
-    found = names[path[0]]
-    current = getattr(node, found.name)
+def replace_setting(section: Any, path: list[str], value: object, key: str) -> Any:
+    """Return the section with the setting at `path` replaced. `key` is the full dotted key for messages."""
+    section_fields = {setting_key(f.name): f for f in fields(section) if f.name != BLOCKS}
+    if path[0] not in section_fields:
+        return _replace_in_block(section, path, value, key, list(section_fields))
+    field = section_fields[path[0]]
+    current = getattr(section, field.name)
     if is_dataclass(current):
-        return dataclasses.replace(node, **{found.name: _section_replaced(current, path, value, key)})
+        return dataclasses.replace(section, **{field.name: _replace_in_section(current, path, value, key)})
     if len(path) > 1:
-        raise InputError(f"{key}: {'.'.join(key.split('.')[: -len(path) + 1])} is one value and holds no settings")
-    hint = get_type_hints(type(node))[found.name]
-    return dataclasses.replace(node, **{found.name: checked(value, hint, found.metadata, key)})
+        raise InputError(f"{key}: {'.'.join(key.split('.')[: -len(path) + 1])} is a single value, not a section")
+    type_hint = get_type_hints(type(section))[field.name]
+    return dataclasses.replace(section, **{field.name: validate_value(value, type_hint, field.metadata, key)})
 
 
-def _section_replaced(section: Any, path: list[str], value: object, key: str) -> Any:
-    """A section with one setting replaced, or with several where a mapping is given for it as a whole."""
+def _replace_in_section(section: Any, path: list[str], value: object, key: str) -> Any:
+    """Return the section with one setting replaced, or several if `value` is a mapping.
+
+    `path[0]` is the key of the section itself, unlike in `replace_setting`.
+    """
     if len(path) > 1:
-        return replaced(section, path[1:], value, key)
+        return replace_setting(section, path[1:], value, key)
     if not isinstance(value, Mapping):
-        raise InputError(f"{key} holds the settings {', '.join(k for k, *_ in children(section))}; set one of them")
-    for inner, inner_value in value.items():
-        section = replaced(section, [str(inner)], inner_value, f"{key}.{inner}")
+        raise InputError(
+            f"{key} is a section. Set one of its settings: {', '.join(k for k, *_ in iter_settings(section))}."
+        )
+    for child, child_value in value.items():
+        section = replace_setting(section, [str(child)], child_value, f"{key}.{child}")
     return section
 
 
-def _block_replaced(node: Any, path: list[str], value: object, key: str, names: list[str]) -> Any:
-    """An open section with a setting of one of its blocks replaced; an error where there is no such block."""
-    registry = _registry(node)
-    settings = block_settings(registry, path[0])
-    if settings is None:
+def _replace_in_block(section: Any, path: list[str], value: object, key: str, section_keys: list[str]) -> Any:
+    """Return the section with a setting of a block replaced, or raise InputError if the block does not exist."""
+    registry = _block_registry(section)
+    block_class = block_settings(registry, path[0])
+    if block_class is None:
         prefix = key[: len(key) - len(".".join(path))]
-        names = names + block_names(registry)
-        hint = nearest(path[0], names, prefix)
-        where = f" in {prefix[:-1]}" if prefix else ""
-        raise InputError(f"unknown setting {key!r}.{hint} Known{where}: {', '.join(names)}.")
-    block = _section_replaced(node.blocks.get(path[0], settings()), path, value, key)
-    return dataclasses.replace(node, blocks={**node.blocks, path[0]: block})
+        valid_keys = section_keys + block_names(registry)
+        suggestion = did_you_mean(path[0], valid_keys, prefix)
+        location = f" in {prefix[:-1]}" if prefix else ""
+        raise InputError(f"unknown setting {key!r}.{suggestion} Valid settings{location}: {', '.join(valid_keys)}.")
+    block = _replace_in_section(section.blocks.get(path[0], block_class()), path, value, key)
+    return dataclasses.replace(section, blocks={**section.blocks, path[0]: block})
 
 
-def _registry(node: Any) -> Registry[Any]:
-    """The owners of a section's blocks; a section that is not open has none."""
-    return next((f.metadata["registry"] for f in fields(node) if f.name == BLOCKS), NO_OWNERS)
+def _block_registry(section: Any) -> Registry[Any]:
+    """Return the registry of a section's extensions, which is empty if the section is not extensible."""
+    return next((f.metadata["registry"] for f in fields(section) if f.name == BLOCKS), EMPTY_REGISTRY)
 
 
 def block_names(registry: Registry[Any]) -> list[str]:
-    """The names of all blocks that registered names own."""
-    return list(dict.fromkeys(owner.block for owner in registry.values() if owner.block))
+    """Return the distinct block names of all extensions in a registry."""
+    return list(dict.fromkeys(extension.block for extension in registry.values() if extension.block))
 
 
-def with_blocks(node: Any, names: Iterable[str]) -> Any:
-    """An open section in which these blocks stand, with their defaults where they were not set."""
-    new = {name: block_settings(_registry(node), name) for name in names if name and name not in node.blocks}
-    return dataclasses.replace(node, blocks={**node.blocks, **{name: kind() for name, kind in new.items() if kind}})
+def with_default_blocks(section: Any, names: Iterable[str]) -> Any:
+    """Return an extensible section with the named blocks. Blocks that were not set have their default values."""
+    missing = {n: block_settings(_block_registry(section), n) for n in names if n and n not in section.blocks}
+    return dataclasses.replace(section, blocks={**section.blocks, **{n: cls() for n, cls in missing.items() if cls}})
 
 
-def yaml_lines(node: Any, depth: int, comments: bool) -> Iterator[str]:
-    """The settings of a section as lines of YAML, with their meanings as comments if asked for."""
-    hints = get_type_hints(type(node))
-    for key, value, about in children(node):
-        note = about["meaning"] if comments else ""
+def yaml_lines(section: Any, depth: int, comments: bool) -> Iterator[str]:
+    """Yield the settings of a section as lines of YAML, optionally with their descriptions as comments."""
+    type_hints = get_type_hints(type(section))
+    for key, value, metadata in iter_settings(section):
+        comment = metadata["description"] if comments else ""
         if is_dataclass(value):
-            inner = list(yaml_lines(value, depth + 1, comments))
-            yield _line("  " * depth + (f"{key}:" if inner else f"{key}: {{}}"), note)
-            yield from inner
+            child_lines = list(yaml_lines(value, depth + 1, comments))
+            yield _yaml_line("  " * depth + (f"{key}:" if child_lines else f"{key}: {{}}"), comment)
+            yield from child_lines
             continue
         if comments:
-            choices = _choices(hints.get(key, hints.get(f"{key}_")), about)
-            note += f" ({' | '.join(choices)})" if choices else ""
-        text = "[" + ", ".join(scalar(v) for v in value) + "]" if isinstance(value, tuple) else scalar(value)
-        yield _line("  " * depth + f"{key}: {text}", note)
+            choices = _choices(type_hints.get(key, type_hints.get(f"{key}_")), metadata)
+            comment += f" ({' | '.join(choices)})" if choices else ""
+        text = "[" + ", ".join(yaml_scalar(v) for v in value) + "]" if isinstance(value, tuple) else yaml_scalar(value)
+        yield _yaml_line("  " * depth + f"{key}: {text}", comment)
 
 
-def _choices(hint: Any, about: Mapping[str, Any]) -> list[str]:
-    """The values that a setting is chosen from, where it has a list of them."""
-    if about.get("names") is not None:
-        return list(dict.fromkeys([*([about["default"]] if about["default"] else []), *about["names"].names()]))
-    return [scalar(v) for part in (hint, *get_args(hint)) if get_origin(part) is Literal for v in get_args(part)]
+def _choices(type_hint: Any, metadata: Mapping[str, Any]) -> list[str]:
+    """Return the allowed values of a setting, or an empty list if they cannot be listed.
+
+    For a setting that accepts a number or a word such as `auto`, the list is "integer" or "number", then the word.
+    """
+    if metadata.get("registry") is not None:
+        return valid_names(metadata)
+    members = (type_hint, *get_args(type_hint))
+    words = [yaml_scalar(v) for m in members if get_origin(m) is Literal for v in get_args(m)]
+    kinds = [kind for number, kind in ((int, "integer"), (float, "number")) if number in members]
+    return [*kinds, *words] if words else []
 
 
-def _line(text: str, note: str) -> str:
-    return f"{text:<44} # {note}" if note else text
+def _yaml_line(text: str, comment: str) -> str:
+    return f"{text:<44} # {comment}" if comment else text

@@ -1,4 +1,4 @@
-"""Checks of graphs before training (`graphs`) and of runs before their figures are believed (`runs`).
+"""Checks of graphs before training (`graphs`) and of trained runs (`runs`).
 
-Both return a `Checkup` of `Finding`s; `plogicnet doctor` and the report show them.
+Both return a `DiagnosticReport`, a list of `Finding`s, which `plogicnet doctor` and the HTML report show.
 """

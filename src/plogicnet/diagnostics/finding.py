@@ -1,30 +1,33 @@
-"""Findings: what a check saw, how bad it is, and what it means; the same for graphs and for runs."""
+"""Findings: the results of the checks of graphs and runs."""
 
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from plogicnet.support.records import Record, json_of
+from plogicnet.support.records import Record, to_jsonable
 
 Level = Literal["ok", "note", "warning"]
 LEVELS: tuple[Level, ...] = ("ok", "note", "warning")
-SOME, MANY, NEVER = 0.01, 0.1, math.inf
-"""Common thresholds: shares from which a finding is a note, or a warning."""
-EXAMPLES = 5
+ONE_PERCENT, TEN_PERCENT, NEVER = 0.01, 0.1, math.inf
+"""Common thresholds of shares for notes and warnings."""
+MAX_EXAMPLES = 5
+"""Maximum number of examples in a finding."""
 
 
 @dataclass(frozen=True)
 class Finding(Record):
-    """One check: what was counted, how bad it is, and what it means for the figures.
+    """The result of one check.
 
     Attributes:
-        check: the name of the check.
-        level: "ok", "note" (worth knowing) or "warning" (the figures do not mean what they seem to).
-        count: how many were found: triples, relations, entities, names, lines, or pairs of relations that agree.
-        share: which part of all that is; for pairs of relations, of all triples. None where nothing could be measured.
-        message: what was seen, and what it means.
-        examples: up to five, by name.
+        check: name of the check.
+        level: "ok", "note" (good to know) or "warning" (metrics or predictions are misleading).
+        count: how many items were found. Depending on the check, these are triples, relations, entities, names, lines
+            or pairs of relations.
+        share: share of the items in all items, or another number that the message explains; None if unknown. For pairs
+            of relations, the share of the triples that have one of these relations.
+        message: what was found, what it means and what to do.
+        examples: up to five examples, as text.
     """
 
     check: str
@@ -36,86 +39,95 @@ class Finding(Record):
 
 
 @dataclass(frozen=True)
-class Checkup:
+class DiagnosticReport:
     """All findings about a graph or a run.
 
     Attributes:
-        name: what the graph or the run is called.
-        what: which of the two it is.
-        findings: the result of every check.
-        about: further members of its JSON form.
+        name: name of the graph or run.
+        kind: what was checked: "graph" or "run".
+        findings: one finding per check.
+        extra: additional fields of the JSON form.
 
     Example:
-        >>> checkup = Checkup("tiny", "graph", (Finding("self-loops", "note", 1, 0.5, "self-loops: 1 of the 2"),))
-        >>> checkup.level, list(checkup.to_json())
-        ('note', ['graph', 'level', 'findings'])
+        >>> report = DiagnosticReport("tiny", "graph", (Finding("self-loops", "note", 1, 0.5, "1 of the 2 triples"),))
+        >>> report.level, report.summary, list(report.to_json())
+        ('note', '0 of 1 checks passed', ['graph', 'level', 'findings'])
     """
 
     name: str
-    what: Literal["graph", "run"]
+    kind: Literal["graph", "run"]
     findings: tuple[Finding, ...]
-    about: Mapping[str, object] = field(default_factory=dict)
+    extra: Mapping[str, object] = field(default_factory=dict)
 
     @property
     def level(self) -> Level:
-        """The worst level of any finding."""
+        """The highest level of all findings."""
         return max((finding.level for finding in self.findings), key=LEVELS.index, default="ok")
 
+    @property
+    def summary(self) -> str:
+        """The number of checks that passed, as text."""
+        passed = sum(finding.level == "ok" for finding in self.findings)
+        return f"{passed} of {len(self.findings)} checks passed"
+
     def to_json(self) -> dict[str, Any]:
-        """What `plogicnet doctor --json` prints."""
-        return {self.what: self.name, **self.about, "level": self.level, "findings": json_of(self.findings)}
+        """Return the object that `plogicnet doctor --json` prints."""
+        return {self.kind: self.name, **self.extra, "level": self.level, "findings": to_jsonable(self.findings)}
 
 
 @dataclass(frozen=True)
-class Scale:
-    """What a share means, in words, and from which share on it is a note or a warning.
+class Thresholds:
+    """The shares at which a finding becomes a note or a warning, and sentences that explain a share.
 
     Attributes:
-        none: the meaning of none at all, which is always ok.
-        means: the meaning from a note on.
-        few: the meaning of some that are ok.
+        if_none: explanation of a count of zero, which is always ok.
+        meaning: explanation of a note or warning, and what to do.
+        note, warning: minimum shares of a note and of a warning.
+        if_few: explanation of a share below `note`.
     """
 
-    none: str
-    means: str
+    if_none: str
+    meaning: str
     note: float = 0.0
     warning: float = NEVER
-    few: str = "too few to matter"
+    if_few: str = "These are too few to matter."
 
 
-def graded(value: float, note: float, warning: float) -> Level:
-    """The level of a value by two thresholds.
+def grade(value: float, note: float, warning: float) -> Level:
+    """Return the level of a value, given the minimum values of a note and of a warning.
 
     Example:
-        >>> graded(0.05, note=0.01, warning=0.1)
+        >>> grade(0.05, note=0.01, warning=0.1)
         'note'
     """
     return "ok" if value < note else "warning" if value >= warning else "note"
 
 
-def verdict(
+def make_finding(
     check: str, level: Level, share: float | None, message: str, count: int | None = None, examples: Iterable[str] = ()
 ) -> Finding:
-    """A finding with a level of its own; where nothing was counted, the count is 1 unless all is well.
+    """Return a finding; the default count is 0 for level "ok" and 1 otherwise.
 
     Example:
-        >>> verdict("calibration", "note", 0.3, "off by 0.3; use the order alone").message
-        'calibration: off by 0.3; use the order alone'
+        >>> make_finding("calibration", "note", 0.3, "probabilities are off by 0.3. Use them only for sorting.").message
+        'calibration: probabilities are off by 0.3. Use them only for sorting.'
     """
     count = int(level != "ok") if count is None else count
     return Finding(check, level, count, share, f"{check}: {message}", tuple(examples))
 
 
-def part_of(check: str, count: int, total: int, what: str, scale: Scale, examples: Iterable[str] = ()) -> Finding:
-    """A finding about a part of a total; its level and its meaning depend on the share.
+def share_finding(
+    check: str, count: int, total: int, description: str, thresholds: Thresholds, examples: Iterable[str] = ()
+) -> Finding:
+    """Return a finding about `count` of `total` items. The level and the explanation depend on the share.
 
     Example:
-        >>> scale = Scale(none="all lead elsewhere", means="see whether they are meant")
-        >>> part_of("self-loops", 1, 2, "triples lead from an entity to itself", scale).message
-        'self-loops: 1 (50.0 %) of the 2 triples lead from an entity to itself; see whether they are meant'
+        >>> thresholds = Thresholds(if_none="All are different.", meaning="Check whether they are correct.")
+        >>> share_finding("self-loops", 1, 2, "triples connect an entity with itself", thresholds).message
+        'self-loops: 1 (50.0%) of the 2 triples connect an entity with itself. Check whether they are correct.'
     """
     share = count / max(total, 1)
-    level = graded(share, scale.note, scale.warning) if count else "ok"
-    part = "none" if not count else f"{count:,}" if share < 0.001 else f"{count:,} ({100 * share:.1f} %)"
-    meaning = scale.none if not count else scale.few if level == "ok" else scale.means
-    return verdict(check, level, share, f"{part} of the {total:,} {what}; {meaning}", count, examples)
+    level = grade(share, thresholds.note, thresholds.warning) if count else "ok"
+    part = "none" if not count else f"{count:,}" if share < 0.001 else f"{count:,} ({100 * share:.1f}%)"
+    meaning = thresholds.if_none if not count else thresholds.if_few if level == "ok" else thresholds.meaning
+    return make_finding(check, level, share, f"{part} of the {total:,} {description}. {meaning}", count, examples)

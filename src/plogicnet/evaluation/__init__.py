@@ -1,4 +1,4 @@
 """Metrics, filtered ranking, the best answers to queries, and calibration.
 
-Import from the modules: `metrics`, `figures` and `seeds` are light, the others import torch.
+Import names from the modules of this package. All modules except `metrics`, `results` and `seeds` import torch.
 """

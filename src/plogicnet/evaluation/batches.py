@@ -1,4 +1,4 @@
-"""Memory of a batch of queries: chosen from what is free, and halved where it still was too much."""
+"""Batches of queries that fit in memory. Their size depends on the free memory, and is halved if memory runs out."""
 
 from collections.abc import Callable
 
@@ -7,28 +7,28 @@ import torch
 from plogicnet.neural.protocol import NeuralModel
 from plogicnet.support import memory
 
-MOST = {"cpu": 256 * 2**20, "cuda": 4 * 2**30}
-"""More makes nothing faster."""
+MAX_BATCH_BYTES = {"cpu": 256 * 2**20, "cuda": 4 * 2**30}
+"""Maximum size of a batch per device type. Larger batches are not faster."""
 BYTES_PER_CANDIDATE = 64
-"""Two score matrices while they are made (8), and the list of special candidates were rules to reach them all."""
-SHARE = 4
-"""So many times what a batch takes must be free; else the batch is smaller."""
+"""Two score matrices (8 bytes), and the list of special candidates if rules conclude all candidates."""
+MIN_FREE_FACTOR = 4
+"""The free memory divided by this is the maximum size of a batch, unless `batch_memory_mb` is set."""
 
 
-def queries_at_once(neural: NeuralModel | None, entities: int, batch_memory_mb: int = 0) -> int:
-    """How many queries make a batch: by what each takes while its candidates are ordered, the model's part included.
+def queries_per_batch(neural: NeuralModel | None, n_entities: int, batch_memory_mb: int = 0) -> int:
+    """Return the number of queries in a batch, given the memory that ranking and the model need per query.
 
     Example:
-        >>> queries_at_once(None, 2**14, batch_memory_mb=3)
+        >>> queries_per_batch(None, 2**14, batch_memory_mb=3)
         3
     """
     if neural is None:
-        return batch_size(BYTES_PER_CANDIDATE * entities, torch.device("cpu"), batch_memory_mb)
-    return batch_size(max(BYTES_PER_CANDIDATE * entities, neural.bytes_per_query), neural.device, batch_memory_mb)
+        return batch_size(BYTES_PER_CANDIDATE * n_entities, torch.device("cpu"), batch_memory_mb)
+    return batch_size(max(BYTES_PER_CANDIDATE * n_entities, neural.bytes_per_query), neural.device, batch_memory_mb)
 
 
 def free_bytes(device: torch.device) -> int:
-    """The memory that is free on a device, as far as the system tells.
+    """Return the free memory of a device, as reported by the system.
 
     Example:
         >>> free_bytes(torch.device("cpu")) > 0
@@ -40,28 +40,28 @@ def free_bytes(device: torch.device) -> int:
     return memory.free_bytes()
 
 
-def batch_size(bytes_each: int, device: torch.device, batch_memory_mb: int = 0) -> int:
-    """How many queries of so many bytes make a batch: at least one.
+def batch_size(bytes_per_query: int, device: torch.device, batch_memory_mb: int = 0) -> int:
+    """Return the number of queries in a batch, at least one.
 
-    Where memory is plentiful the size depends on nothing else, so that scores are the same bits from run to run.
+    The size is the same whenever enough memory is free, so that scores are bit-identical between runs.
 
     Example:
         >>> batch_size(2**19, torch.device("cpu"), batch_memory_mb=3)
         6
     """
     budget = batch_memory_mb * 2**20 or min(
-        MOST["cpu" if device.type == "cpu" else "cuda"], free_bytes(device) // SHARE
+        MAX_BATCH_BYTES["cpu" if device.type == "cpu" else "cuda"], free_bytes(device) // MIN_FREE_FACTOR
     )
-    if device.type == "cpu":  # a memory limit stands above the setting
-        budget = min(budget, max(0, memory.left_bytes()) // SHARE)
-    return max(1, budget // bytes_each)
+    if device.type == "cpu":  # a memory limit takes precedence over the setting
+        budget = min(budget, max(0, memory.remaining_bytes()) // MIN_FREE_FACTOR)
+    return max(1, budget // bytes_per_query)
 
 
-def in_batches(work: Callable[[int, int], None], total: int, size: int) -> None:
-    """Calls work(start, stop) until all is done; a batch that memory does not hold is halved, down to single queries.
+def run_in_batches(work: Callable[[int, int], None], total: int, size: int) -> None:
+    """Call work(start, stop) for each batch. Halve a batch that does not fit in memory, down to single queries.
 
     Example:
-        >>> in_batches(lambda start, stop: print(start, stop), total=3, size=2)
+        >>> run_in_batches(lambda start, stop: print(start, stop), total=3, size=2)
         0 2
         2 3
     """
@@ -77,10 +77,10 @@ def in_batches(work: Callable[[int, int], None], total: int, size: int) -> None:
         else:
             start = stop
             continue
-        if torch.cuda.is_available():  # not within `except`, where the error still holds the batch's tensors
+        if torch.cuda.is_available():  # not inside `except`, where the error still references the batch's tensors
             torch.cuda.empty_cache()
 
 
 def _is_out_of_memory(error: Exception) -> bool:
-    """Torch's allocator for the CPU has no exception of its own."""
+    """Return whether an error means that memory ran out. torch's CPU allocator raises a plain RuntimeError."""
     return isinstance(error, MemoryError | torch.OutOfMemoryError) or "DefaultCPUAllocator" in str(error)

@@ -1,4 +1,4 @@
-"""Calibration: from scores to the probability that is shown to people, fitted on validation triples."""
+"""Calibration: the function from scores to the probability that users see, fitted on validation triples."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -8,37 +8,40 @@ import numpy as np
 import torch
 from scipy import special
 
-from plogicnet.evaluation.figures import Bin, Reliability
+from plogicnet.evaluation.results import CalibrationQuality, ReliabilityBin
 from plogicnet.evaluation.scaling import sparse_design
 from plogicnet.graph import HEAD, TAIL, BoolArray, FloatArray, IntArray, KnowledgeGraph, TripleSet
 from plogicnet.mln import Pseudolikelihood, RuleScores, newton
 from plogicnet.neural.protocol import NeuralModel
 
-NEGATIVES = 100
-"""Sampled corruptions per validation triple and side; each stands for its share of all entities."""
-TRIPLES_MOST = 5_000
-AT_ONCE = 1 << 17
-"""So many triples are judged at once; pieces of this size are scored as all of them together are."""
+NEGATIVES_PER_SIDE = 100
+"""Number of sampled corruptions per triple and side. Each is weighted to represent its share of all entities."""
+MAX_TRIPLES = 5_000
+"""Larger splits are sampled."""
+CHUNK_ROWS = 1 << 17
+"""Number of triples scored at once. Scores do not depend on it."""
 RIDGE = 1e-2
+"""L2 penalty of the regression."""
 BINS = 10
+"""Number of bins of the reliability curve."""
 MONOTONE = np.array([False, True, True, False])
-"""Of intercept, score, p_w, reached: which may not be negative."""
+"""Whether each coefficient (intercept, score, p_w, reached) must be at least zero."""
 Column = TypeVar("Column", FloatArray, torch.Tensor)
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """Logistic regression on the neural score (logit q), the rules' p_w, and whether any rule reaches the triple.
+    """Logistic regression on the neural score (logit q), the rules' p_w, and whether a rule concludes the triple.
 
-    p_w rather than its log-odds: sums over many groundings reach log-odds of 40, and a line through those is flat
-    where it matters. A triple with an entity that the model cannot score has no score (NaN): a second regression judges
-    it, fitted without that column. The joint one with the score's term left out would be wrong, for its other
-    coefficients are what the rules add to a score.
+    The feature is p_w, not its log-odds. Sums over many groundings give log-odds of up to 40, and a line fitted to
+    such values is flat in the range that matters. Triples with an entity that the neural model cannot score have no
+    score (NaN). Their probability comes from a second regression, fitted without the score. The first regression
+    without its score term would be wrong: its rule coefficients were fitted as corrections to the score.
 
     Attributes:
-        intercept: what every triple has.
-        score, p_w, reached: the columns' coefficients.
-        alone: the regression for triples without a score; None: this one, without the score's term.
+        intercept: the intercept.
+        score, p_w, reached: the coefficients of the features.
+        alone: the regression for triples without a score. If None, this regression without its score term is used.
 
     Example:
         >>> Calibration(intercept=0.0, score=1.0, p_w=0.0, reached=0.0).probability(np.zeros((1, 3)))
@@ -52,66 +55,66 @@ class Calibration:
     alone: "Calibration | None" = None
 
     def log_odds(self, score: Column, p_w: Column, reached: Column) -> Column:
-        """The weighted columns, all arrays or all tensors; p_w is zero where no rule reaches."""
-        # no matrix product: it rounds differently for one row and for many
-        odds = self.intercept + self.score * score + self.p_w * p_w + self.reached * reached
-        lacking = score != score  # NaN
-        if lacking.any():
-            p_w, reached = p_w[lacking], reached[lacking]
-            odds[lacking] = (self.alone or self).log_odds(0.0 * p_w, p_w, reached)
-        return odds
+        """Return the log-odds, given the features of triples; p_w must be 0 if no rule concludes the triple."""
+        # not a matrix product: it rounds differently for one row and for many
+        log_odds = self.intercept + self.score * score + self.p_w * p_w + self.reached * reached
+        unscored = score != score  # NaN
+        if unscored.any():
+            p_w, reached = p_w[unscored], reached[unscored]
+            log_odds[unscored] = (self.alone or self).log_odds(0.0 * p_w, p_w, reached)
+        return log_odds
 
-    def probability(self, columns: FloatArray) -> FloatArray:
-        """σ of the weighted columns (score, p_w, reached)."""
-        return np.asarray(special.expit(self.log_odds(*columns.T)))
+    def probability(self, features: FloatArray) -> FloatArray:
+        """Return the probability of each triple, given its features as a row (score, p_w, reached)."""
+        return np.asarray(special.expit(self.log_odds(*features.T)))
 
     def to_json(self) -> dict[str, Any]:
-        """The coefficients."""
+        """Return the coefficients as a JSON object."""
         return asdict(self, dict_factory=lambda items: {key: value for key, value in items if value is not None})
 
     @classmethod
-    def of_json(cls, content: Mapping[str, Any]) -> "Calibration":
-        """What `to_json` gave.
+    def from_json(cls, data: Mapping[str, Any]) -> "Calibration":
+        """Create an instance from the output of `to_json`.
 
         Example:
-            >>> Calibration.of_json({"intercept": 0.0, "score": 1.0, "p_w": 0.0, "reached": 0.0}).alone is None
+            >>> Calibration.from_json({"intercept": 0.0, "score": 1.0, "p_w": 0.0, "reached": 0.0}).alone is None
             True
         """
-        alone = content.get("alone")
-        return cls(**{**content, "alone": None if alone is None else cls.of_json(alone)})
+        alone = data.get("alone")
+        return cls(**{**data, "alone": None if alone is None else cls.from_json(alone)})
 
 
-def columns_of(neural: NeuralModel | None, rules: RuleScores, triples: IntArray) -> FloatArray:
-    """The columns (score, p_w, reached) of given triples; the score is NaN where the model cannot score an entity."""
-    columns = np.zeros((len(triples), 3))
-    for at in range(0, len(triples), AT_ONCE):
-        part, to = triples[at : at + AT_ONCE], columns[at : at + AT_ONCE]
-        odds, reached = rules.of_triples(part)
-        to[:, 1], to[:, 2] = np.where(reached, special.expit(odds), 0.0), reached
+def calibration_features(neural: NeuralModel | None, rules: RuleScores, triples: IntArray) -> FloatArray:
+    """Return a row (score, p_w, reached) per triple; the score is NaN if the neural model cannot score an entity."""
+    features = np.zeros((len(triples), 3))
+    for start in range(0, len(triples), CHUNK_ROWS):
+        chunk, out = triples[start : start + CHUNK_ROWS], features[start : start + CHUNK_ROWS]
+        log_odds, reached = rules.of_triples(chunk)
+        out[:, 1], out[:, 2] = np.where(reached, special.expit(log_odds), 0.0), reached
         if neural is not None:
-            to[:, 0] = neural.score(part).double().cpu().numpy()
-    return columns
+            out[:, 0] = neural.score(chunk).double().cpu().numpy()
+    return features
 
 
 @dataclass(frozen=True)
 class Sample:
-    """Triples of a split (label 1) and their corruptions (label 0); `count` is how many candidates each stands for."""
+    """Triples of a split (label 1) and corruptions (label 0); each row represents `count` candidates."""
 
     triples: IntArray
     label: FloatArray
     count: FloatArray
 
     def take(self, rows: BoolArray) -> "Sample":
-        """Some of the rows."""
+        """Return the selected rows."""
         return Sample(self.triples[rows], self.label[rows], self.count[rows])
 
 
 def sample(graph: KnowledgeGraph, split: str, splits: Sequence[str], seed: int) -> Sample:
-    """The triples of a split and sampled corruptions of both sides that are in none of the given splits.
+    """Return the triples of a split, and sampled corruptions of both sides that are not in any of `splits`.
 
-    Uniform corruptions are few beside all the entities a query could be answered with, so each counts for its share of
-    them: a probability then is a share of candidates, not one against a single random corruption. It is a cautious one:
-    true facts that none of the given splits holds are among the corruptions, and count as wrong.
+    A query has far more candidates than sampled corruptions, so each corruption counts for its share of the entities.
+    A fitted probability then refers to all candidates of a query, not to a single random corruption. It is a cautious
+    estimate: corruptions can be true facts that are not in any of `splits`, and these count as wrong.
 
     Example:
         >>> rows = [(str(i), "next", str(i + 1)) for i in range(100)]
@@ -121,46 +124,46 @@ def sample(graph: KnowledgeGraph, split: str, splits: Sequence[str], seed: int) 
     """
     rng = np.random.default_rng([seed, 7])
     positives = graph.split(split)
-    if len(positives) > TRIPLES_MOST:
-        positives = positives[np.sort(rng.choice(len(positives), TRIPLES_MOST, replace=False))]
+    if len(positives) > MAX_TRIPLES:
+        positives = positives[np.sort(rng.choice(len(positives), MAX_TRIPLES, replace=False))]
     n = len(graph.entities)
-    each = min(NEGATIVES, n)
-    corrupted = []
+    per_query = min(NEGATIVES_PER_SIDE, n)
+    corruptions = []
     for column in (HEAD, TAIL):
-        rows = np.repeat(positives, each, axis=0)
-        rows[:, column] = np.tile(np.arange(n), len(positives)) if each == n else rng.integers(n, size=len(rows))
-        corrupted.append(rows)
-    negatives = np.concatenate(corrupted)
+        rows = np.repeat(positives, per_query, axis=0)
+        rows[:, column] = np.tile(np.arange(n), len(positives)) if per_query == n else rng.integers(n, size=len(rows))
+        corruptions.append(rows)
+    negatives = np.concatenate(corruptions)
     known = TripleSet.of(np.concatenate([graph.split(s) for s in splits]), n)
     negatives = negatives[~known.contains(negatives)]
-    count = np.concatenate([np.full(len(positives), 2.0), np.full(len(negatives), n / each)])
+    count = np.concatenate([np.full(len(positives), 2.0), np.full(len(negatives), n / per_query)])
     label = np.concatenate([np.ones(len(positives)), np.zeros(len(negatives))])
     return Sample(np.concatenate([positives, negatives]), label, count)
 
 
-def calibrate(columns: FloatArray, labels: Sample) -> Calibration:
-    """Fits the regression by the rule model's own solver.
+def calibrate(features: FloatArray, labels: Sample) -> Calibration:
+    """Fit a regression with the rule model's solver.
 
-    A higher score or p_w never makes a triple less probable: a column with a negative coefficient is left out.
+    A higher score or p_w must not lower the probability, so a feature with a negative coefficient is dropped.
     """
     used = np.ones(4, dtype=bool)
     while True:
-        design = sparse_design(np.column_stack([np.ones(len(columns)), columns]) * used)
-        objective = Pseudolikelihood(design, np.zeros(len(columns)), labels.label, l2=RIDGE, count=labels.count)
-        fitted = newton(objective)
-        contrary = MONOTONE & (fitted < 0)
-        if not contrary.any():
-            return Calibration(*fitted.tolist())
-        used &= ~contrary
+        design = sparse_design(np.column_stack([np.ones(len(features)), features]) * used)
+        objective = Pseudolikelihood(design, np.zeros(len(features)), labels.label, l2=RIDGE, count=labels.count)
+        coefficients = newton(objective)
+        negative = MONOTONE & (coefficients < 0)
+        if not negative.any():
+            return Calibration(*coefficients.tolist())
+        used &= ~negative
 
 
-def calibrate_twice(columns: FloatArray, labels: Sample) -> Calibration:
-    """The regression, and in it the one for triples without a score."""
-    return replace(calibrate(columns, labels), alone=calibrate(columns * [0.0, 1.0, 1.0], labels))
+def calibrate_with_fallback(features: FloatArray, labels: Sample) -> Calibration:
+    """Fit the main regression, and a second one without the score (`alone`) for triples that have no score."""
+    return replace(calibrate(features, labels), alone=calibrate(features * [0.0, 1.0, 1.0], labels))
 
 
-def reliability(probability: FloatArray, labels: Sample) -> Reliability:
-    """Brier score, expected calibration error and the reliability curve.
+def reliability(probability: FloatArray, labels: Sample) -> CalibrationQuality:
+    """Compute the Brier score, the expected calibration error and the reliability curve.
 
     Example:
         >>> perfect = Sample(np.zeros((2, 3), dtype=int), np.array([1.0, 0.0]), np.ones(2))
@@ -169,15 +172,15 @@ def reliability(probability: FloatArray, labels: Sample) -> Reliability:
     """
     share = labels.count / labels.count.sum()
     brier = float(share @ (probability - labels.label) ** 2)
-    place = np.minimum((probability * BINS).astype(int), BINS - 1)
+    bins = np.minimum((probability * BINS).astype(int), BINS - 1)
     curve, error = [], 0.0
-    for number in range(BINS):
-        inside: BoolArray = place == number
-        weight = float(share[inside].sum())
+    for bin_ in range(BINS):
+        in_bin: BoolArray = bins == bin_
+        weight = float(share[in_bin].sum())
         if not weight:
             continue
-        predicted = float(share[inside] @ probability[inside]) / weight
-        true = float(share[inside] @ labels.label[inside]) / weight
-        error += weight * abs(predicted - true)
-        curve.append(Bin(predicted, true, weight))
-    return Reliability(brier, error, tuple(curve))
+        predicted = float(share[in_bin] @ probability[in_bin]) / weight
+        true_share = float(share[in_bin] @ labels.label[in_bin]) / weight
+        error += weight * abs(predicted - true_share)
+        curve.append(ReliabilityBin(predicted, true_share, weight))
+    return CalibrationQuality(brier, error, tuple(curve))

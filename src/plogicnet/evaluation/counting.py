@@ -1,6 +1,6 @@
-"""How many candidates of a query stand above a given key, and how many level with it.
+"""Functions that count the candidates of a query that rank above a target, or tie with it.
 
-Compiled code on a CPU, which writes no matrix of comparisons; tensors elsewhere.
+On a CPU, compiled code counts without a matrix of comparisons. Other devices use tensor operations.
 """
 
 from collections.abc import Callable
@@ -13,28 +13,30 @@ from torch import Tensor
 
 from plogicnet.graph import BoolArray, FloatArray, IntArray
 
-ROWS_AT_ONCE = 64
+CHUNK_ROWS = 64
+"""Number of rows that a thread processes at a time."""
 Counts = tuple[Tensor, Tensor]
+"""For each target, the number of candidates above it, and the number that tie with it."""
 
 
-def count_scores(scores: Tensor, rows: Tensor, at: Tensor) -> Counts:
-    """For each (row, value): how many scores of the row are greater, and how many equal.
+def count_scores(scores: Tensor, rows: Tensor, values: Tensor) -> Counts:
+    """Count, for each target i, the scores of row rows[i] that are greater than values[i], and the equal ones.
 
     Example:
         >>> count_scores(torch.tensor([[1.0, 2.0, 2.0, 3.0]]), torch.tensor([0]), torch.tensor([2.0]))
         (tensor([1]), tensor([2]))
     """
     if scores.device.type != "cpu":
-        return count_scores_in_tensors(scores, rows, at)
-    return _compiled(_count_scores, rows, scores, rows, at)
+        return count_scores_in_tensors(scores, rows, values)
+    return _run_compiled(_count_scores, rows, scores, rows, values)
 
 
 def count_keys(
-    starts: Tensor, first: Tensor, second: Tensor, rows: Tensor, own_first: Tensor, own_second: Tensor
+    starts: Tensor, first: Tensor, second: Tensor, rows: Tensor, target_first: Tensor, target_second: Tensor
 ) -> Counts:
-    """For each row and its own pair of keys: how many pairs of the row's range are greater, and how many equal.
+    """Count, for each target i, the key pairs of row rows[i] that are greater than the target's, and the equal ones.
 
-    The pairs of row i are those from starts[i] to starts[i + 1].
+    Pairs are compared lexicographically. The pairs of row j are at the positions from starts[j] to starts[j + 1].
 
     Example:
         >>> starts, first, second = torch.tensor([0, 3]), torch.tensor([1.0, 1.0, 2.0]), torch.tensor([5.0, 6.0, 0.0])
@@ -42,60 +44,60 @@ def count_keys(
         (tensor([2]), tensor([1]))
     """
     if first.device.type != "cpu":
-        return count_keys_in_tensors(starts, first, second, rows, own_first, own_second)
-    return _compiled(_count_keys, rows, starts, first, second, rows, own_first, own_second)
+        return count_keys_in_tensors(starts, first, second, rows, target_first, target_second)
+    return _run_compiled(_count_keys, rows, starts, first, second, rows, target_first, target_second)
 
 
-def count_scores_in_tensors(scores: Tensor, rows: Tensor, at: Tensor) -> Counts:
-    """`count_scores` where there is no compiled code."""
-    own = scores[rows]
-    return (own > at[:, None]).sum(1), (own == at[:, None]).sum(1)
+def count_scores_in_tensors(scores: Tensor, rows: Tensor, values: Tensor) -> Counts:
+    """Do the same as `count_scores` without compiled code."""
+    row_scores = scores[rows]
+    return (row_scores > values[:, None]).sum(1), (row_scores == values[:, None]).sum(1)
 
 
 def count_keys_in_tensors(
-    starts: Tensor, first: Tensor, second: Tensor, rows: Tensor, own_first: Tensor, own_second: Tensor
+    starts: Tensor, first: Tensor, second: Tensor, rows: Tensor, target_first: Tensor, target_second: Tensor
 ) -> Counts:
-    """`count_keys` where there is no compiled code."""
+    """Do the same as `count_keys` without compiled code."""
     lengths = starts.diff()[rows]
-    owner = torch.repeat_interleave(lengths)
-    place = torch.arange(len(owner), device=owner.device) - (lengths.cumsum(0) - lengths - starts[rows])[owner]
-    one, two, own_one, own_two = first[place], second[place], own_first[owner], own_second[owner]
-    better = (one > own_one) | ((one == own_one) & (two > own_two))
-    level = (one == own_one) & (two == own_two)
-    none = torch.zeros_like(rows)
-    return none.index_add(0, owner, better.long()), none.index_add(0, owner, level.long())
+    target = torch.repeat_interleave(lengths)
+    pair = torch.arange(len(target), device=target.device) - (lengths.cumsum(0) - lengths - starts[rows])[target]
+    one, two, target_one, target_two = first[pair], second[pair], target_first[target], target_second[target]
+    greater = (one > target_one) | ((one == target_one) & (two > target_two))
+    equal = (one == target_one) & (two == target_two)
+    zeros = torch.zeros_like(rows)
+    return zeros.index_add(0, target, greater.long()), zeros.index_add(0, target, equal.long())
 
 
-def _compiled(kernel: Callable[..., None], rows: Tensor, *operands: Tensor) -> Counts:
-    above, equal = torch.empty_like(rows), torch.empty_like(rows)
-    arrays = [x.numpy() for x in (*operands, above, equal)]
-    spread(lambda start: kernel(start, *arrays), len(rows))
-    return above, equal
+def _run_compiled(kernel: Callable[..., None], rows: Tensor, *operands: Tensor) -> Counts:
+    n_greater, n_equal = torch.empty_like(rows), torch.empty_like(rows)
+    arrays = [x.numpy() for x in (*operands, n_greater, n_equal)]
+    run_in_threads(lambda start: kernel(start, *arrays), len(rows))
+    return n_greater, n_equal
 
 
-def spread(work: Callable[[int], None], rows: int) -> None:
-    """Calls work(start) for every block of rows, on as many threads as torch uses."""
-    pieces = range(0, rows, ROWS_AT_ONCE)
-    threads = min(torch.get_num_threads(), len(pieces))
-    if threads <= 1:  # to start one takes longer than a few rows
-        for start in pieces:
+def run_in_threads(work: Callable[[int], None], rows: int) -> None:
+    """Call work(start) for every chunk of rows, with as many threads as torch uses."""
+    chunks = range(0, rows, CHUNK_ROWS)
+    threads = min(torch.get_num_threads(), len(chunks))
+    if threads <= 1:  # starting a thread takes longer than counting a few rows
+        for start in chunks:
             work(start)
         return
     with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(work, pieces))
+        list(pool.map(work, chunks))
 
 
 @njit(nogil=True, cache=True)
 def _count_scores(
-    start: int, scores: FloatArray, rows: IntArray, at: FloatArray, above: IntArray, equal: IntArray
+    start: int, scores: FloatArray, rows: IntArray, values: FloatArray, n_greater: IntArray, n_equal: IntArray
 ) -> None:
-    for i in range(start, min(start + ROWS_AT_ONCE, len(rows))):
-        row, value = scores[rows[i]], at[i]
-        greater, same = np.int32(0), np.int32(0)
+    for i in range(start, min(start + CHUNK_ROWS, len(rows))):
+        row, value = scores[rows[i]], values[i]
+        greater, equal = np.int32(0), np.int32(0)
         for j in range(len(row)):
             greater += np.int32(row[j] > value)
-            same += np.int32(row[j] == value)
-        above[i], equal[i] = greater, same
+            equal += np.int32(row[j] == value)
+        n_greater[i], n_equal[i] = greater, equal
 
 
 @njit(nogil=True, cache=True)
@@ -105,16 +107,16 @@ def _count_keys(
     first: FloatArray,
     second: FloatArray,
     rows: IntArray,
-    own_first: FloatArray,
-    own_second: FloatArray,
-    above: IntArray,
-    equal: IntArray,
+    target_first: FloatArray,
+    target_second: FloatArray,
+    n_greater: IntArray,
+    n_equal: IntArray,
 ) -> None:
-    for i in range(start, min(start + ROWS_AT_ONCE, len(rows))):
-        one, two = own_first[i], own_second[i]
-        greater, same = 0, 0
+    for i in range(start, min(start + CHUNK_ROWS, len(rows))):
+        one, two = target_first[i], target_second[i]
+        greater, equal = 0, 0
         for j in range(starts[rows[i]], starts[rows[i] + 1]):
-            level: BoolArray = first[j] == one
-            greater += (first[j] > one) | (level & (second[j] > two))
-            same += level & (second[j] == two)
-        above[i], equal[i] = greater, same
+            tied: BoolArray = first[j] == one
+            greater += (first[j] > one) | (tied & (second[j] > two))
+            equal += tied & (second[j] == two)
+        n_greater[i], n_equal[i] = greater, equal

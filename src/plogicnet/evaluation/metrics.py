@@ -1,6 +1,6 @@
-"""Metrics: what is computed from ranks. The only list of them: every table, page, report and result file reads it.
+"""The registry of metrics, which all tables, pages, reports and result files use. Metrics are computed from ranks.
 
-Light to import. Other packages add metrics by the entry point group `plogicnet.metrics`.
+This module does not import torch. Other packages add metrics with the entry point group `plogicnet.metrics`.
 """
 
 from collections.abc import Callable, Iterable
@@ -18,9 +18,9 @@ class Metric:
     """A number computed from ranks.
 
     Attributes:
-        key: its name in JSON; it is registered by that name.
-        title: its name in tables.
-        of: the function of a non-empty array of ranks (1 is the best rank; ties may give fractions).
+        key: the name of the metric in JSON and in the registry.
+        title: the name of the metric in tables.
+        compute: a function of a non-empty array of ranks (1 is the best rank; ties can give fractions).
         higher_is_better: whether better ranks give a higher value.
         digits: decimal places in tables.
 
@@ -31,16 +31,16 @@ class Metric:
 
     key: str
     title: str
-    of: "Callable[[FloatArray], float]"
+    compute: "Callable[[FloatArray], float]"
     higher_is_better: bool = True
     digits: int = 3
 
     def show(self, value: float | None) -> str:
-        """A value as text; a dash where there is none, as in figures older than the metric."""
+        """Return a value as text. None, for example if the results are older than the metric, is a dash."""
         return "–" if value is None else f"{value:.{self.digits}f}"
 
     def best(self, values: Iterable[float]) -> float:
-        """The best of some values."""
+        """Return the best of some values."""
         return max(values) if self.higher_is_better else min(values)
 
 
@@ -48,7 +48,7 @@ METRICS: Registry[Metric] = Registry("metric", "plogicnet.metrics")
 
 
 def columns() -> list[Metric]:
-    """The metrics in the order of tables: those where higher is better first.
+    """Return the metrics in the order of table columns: the ones with `higher_is_better` first.
 
     Example:
         >>> [metric.title for metric in columns()]
@@ -57,15 +57,15 @@ def columns() -> list[Metric]:
     return sorted(METRICS.values(), key=lambda metric: not metric.higher_is_better)
 
 
-def summary(ranks: "FloatArray") -> dict[str, float]:
-    """Every metric of some ranks, by key; zeros for no ranks.
+def compute_metrics(ranks: "FloatArray") -> dict[str, float]:
+    """Compute every metric of some ranks, by key; all are zero if there are no ranks.
 
     Example:
         >>> import numpy as np
-        >>> summary(np.array([1.0, 4.0]))["mrr"]
+        >>> compute_metrics(np.array([1.0, 4.0]))["mrr"]
         0.625
     """
-    return {metric.key: metric.of(ranks) if ranks.size else 0.0 for metric in METRICS.values()}
+    return {metric.key: metric.compute(ranks) if ranks.size else 0.0 for metric in METRICS.values()}
 
 
 def _hits(k: int) -> Metric:

@@ -1,4 +1,4 @@
-"""Orders: the ways in which candidates can be ordered by the neural model, the rules or both."""
+"""Orders by which candidates are sorted: by the neural model, by the rules, or by both."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,18 +12,18 @@ from plogicnet.evaluation.calibration import Calibration
 
 Combine = Literal["probability", "log_odds"]
 Keys = tuple[Tensor, Tensor]
-"""Candidates are ordered by the first, and among equals by the second."""
+"""Two sort keys per candidate, highest first. The second key breaks ties of the first."""
 
 
 @dataclass(frozen=True)
-class Scored:
-    """What is known of some candidates: tensors of one shape.
+class CandidateScores:
+    """The scores of some candidates, as tensors of one shape.
 
     Attributes:
-        score: the neural model's scores; zeros where there is no neural model, NaN where it cannot score an entity.
-        base: the base of each candidate's relation.
-        evidence: the rules' log-odds minus the base, zero where no rule reaches.
-        reached: whether a rule reaches it.
+        score: the neural model's scores; 0 without a neural model, NaN if the model cannot score an entity.
+        base: base rate of each candidate's relation, as log-odds.
+        evidence: the rules' log-odds minus the base rate; zero if no rule concludes the candidate.
+        reached: whether a rule concludes the candidate.
     """
 
     score: Tensor
@@ -32,107 +32,113 @@ class Scored:
     reached: Tensor
 
     @classmethod
-    def plain(cls, score: Tensor, base: Tensor) -> "Scored":
-        """Candidates that no rule reaches."""
+    def plain(cls, score: Tensor, base: Tensor) -> "CandidateScores":
+        """Return the scores of plain candidates, which no rule concludes."""
         return cls(score, base, torch.zeros_like(base), torch.zeros_like(base, dtype=torch.bool))
 
     @cached_property
-    def wide_score(self) -> Tensor:
-        """The scores in float64, in which keys are compared; a candidate without a score is below the others."""
+    def comparable_score(self) -> Tensor:
+        """The scores as float64, with -∞ for candidates without a score, so that they are last."""
         return torch.where(torch.isnan(self.score), -torch.inf, self.score.double())
 
     @cached_property
     def q(self) -> Tensor:
-        """Q of each candidate."""
-        return sigmoid(self.wide_score)
+        """The neural model's probability q of each candidate."""
+        return sigmoid(self.comparable_score)
 
     @cached_property
     def p_w(self) -> Tensor:
-        """p_w of each candidate."""
+        """The rule model's probability p_w of each candidate."""
         return sigmoid(self.base + self.evidence)
 
 
 @dataclass(frozen=True)
-class Combination:
+class CombinedOrder:
     """An order by q, by the rules, or by both.
 
     Attributes:
-        neural: whether q counts.
-        rule_share: λ of Eq. 10.
+        neural: whether to use q; False: order by p_w.
+        lambda_: λ, the weight of the rules relative to q (Eq. 10 of the pLogicNet paper).
         constraint: whether irreflexive constraints put (e, r, e) last.
-        combine: how q and the rules are put together.
-        rerank: only so many of the neural model's best are re-ranked, the others stay below in its order; 0: all are.
+        combine: how to combine q and the rules; see the setting em.combine.
+        rerank: number of the neural model's best candidates to re-rank; 0: all. The others are below them, in the
+            neural model's order.
     """
 
     neural: bool = True
-    rule_share: float = 0.0
+    lambda_: float = 0.0
     constraint: bool = True
     combine: Combine = "probability"
     rerank: int = 0
 
-    whole_triples = False
+    score_as_triples = False
 
     @property
     def by_score(self) -> bool:
-        """Whether the raw score alone decides."""
-        return self.neural and self.rule_share == 0
+        """Whether candidates are ordered only by the raw score."""
+        return self.neural and self.lambda_ == 0
 
     @property
-    def window(self) -> int:
-        """Re-ranking by the score alone, or without scores, changes nothing."""
+    def n_reranked(self) -> int:
+        """`rerank`, or 0 if re-ranking would not change the order."""
         return self.rerank if self.neural and not self.by_score else 0
 
-    def levels(self, of: Scored) -> Keys:
-        """What candidates are ordered by, before constraints and re-ranking.
+    def sort_keys(self, candidates: CandidateScores) -> Keys:
+        """Return the sort keys of candidates, before constraints and re-ranking.
 
-        λ = 0 is the raw score itself, so that pLogicNet* with λ = 0 is exactly pLogicNet. Else the first key is
-        σ(s) + λ·p_w in float64 (Eq. 10) and the raw score breaks the ties that σ's saturation makes.
+        With λ = 0 the keys are the raw scores, so that pLogicNet* with λ = 0 is exactly pLogicNet. Otherwise the first
+        key is σ(s) + λ·p_w in float64 (Eq. 10), and the raw score breaks ties between saturated values of σ.
         """
-        score = of.wide_score
+        score = candidates.comparable_score
         if not self.neural:
-            return of.p_w, of.evidence  # log-odds differ where p_w rounds to one
-        if self.rule_share == 0:
+            return candidates.p_w, candidates.evidence  # the evidence still differs if p_w rounds to 1
+        if self.lambda_ == 0:
             return score, score
         if self.combine == "probability":
-            return of.q + self.rule_share * of.p_w, score
-        return score + self.rule_share * of.evidence, score
+            return candidates.q + self.lambda_ * candidates.p_w, score
+        return score + self.lambda_ * candidates.evidence, score
 
 
 @dataclass(frozen=True)
-class ByProbability:
-    """The order that people see: by calibrated probability, which is fitted to whole triples; ties by a combination.
+class ProbabilityOrder:
+    """The order that users see: by calibrated probability. `tie_breaker` orders candidates with equal probability.
 
     Example:
-        >>> nothing = Scored.plain(torch.zeros(1), torch.zeros(1, dtype=torch.float64))
-        >>> len(ByProbability(Calibration(0, 1, 0, 0), Combination()).levels(nothing))
+        >>> plain = CandidateScores.plain(torch.zeros(1), torch.zeros(1, dtype=torch.float64))
+        >>> len(ProbabilityOrder(Calibration(0, 1, 0, 0), CombinedOrder()).sort_keys(plain))
         3
     """
 
     calibration: Calibration
-    ties: Combination
+    tie_breaker: CombinedOrder
 
-    neural = constraint = whole_triples = True
-    window = 0
+    neural = constraint = score_as_triples = True
+    n_reranked = 0
 
-    def levels(self, of: Scored) -> list[Tensor]:
-        """The probability, then the keys of the combination."""
-        reached = of.reached.double()
-        odds = self.calibration.log_odds(of.score.double(), of.p_w * reached, reached)
-        return [sigmoid(odds), *self.ties.levels(of)]
+    def sort_keys(self, candidates: CandidateScores) -> list[Tensor]:
+        """Return the probability and the sort keys of the tie-breaker."""
+        reached = candidates.reached.double()
+        log_odds = self.calibration.log_odds(candidates.score.double(), candidates.p_w * reached, reached)
+        return [sigmoid(log_odds), *self.tie_breaker.sort_keys(candidates)]
 
 
-Order = Combination | ByProbability
-"""A way of ordering the candidates of a query: of two that no rule reaches, one with a higher score is never below.
+Order = CombinedOrder | ProbabilityOrder
+"""An order of the candidates of a query.
 
-Its `levels` are what candidates are ordered by: the first, among its equals the second, and so on. `neural` says
-whether the neural model is used, `constraint` whether irreflexive constraints put (e, r, e) last, `window` how many of
-the neural model's best are ordered (the others stay below; 0: all are ordered), and `whole_triples` whether scores are
-those of whole triples (`score_answers`) instead of those of answers (`score_all`).
+Of two candidates that no rule concludes, the one with the higher score is never below the other.
+
+Attributes:
+    sort_keys: returns the sort keys of candidates, most important first. Higher keys are better.
+    neural: whether to use the neural model.
+    constraint: whether irreflexive constraints put (e, r, e) last.
+    n_reranked: number of the neural model's best candidates to re-rank; the others are below them. 0: all.
+    score_as_triples: whether a candidate's score must equal `NeuralModel.score` of its triple (`score_answers`).
+        Otherwise models that score head and tail queries differently use only the query's direction (`score_all`).
 """
 
 
 def sigmoid(x: Tensor) -> Tensor:
-    """σ by which equal numbers have equal values: torch's own on a CPU rounds the last few of a tensor differently.
+    """Compute σ such that equal inputs give equal results. On a CPU, torch rounds the last elements differently.
 
     Example:
         >>> sigmoid(torch.zeros(1, dtype=torch.float64))

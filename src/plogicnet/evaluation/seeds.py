@@ -1,16 +1,16 @@
-"""Figures of several seeds together; the only mean and standard deviation of measured values."""
+"""Mean and standard deviation of metrics over several seeds."""
 
 import statistics
 from collections.abc import Sequence
 
-from plogicnet.evaluation.figures import SplitFigures
 from plogicnet.evaluation.metrics import METRICS
+from plogicnet.evaluation.results import SplitMetrics
 
 mean = statistics.fmean
 
 
 def sd(values: Sequence[float]) -> float:
-    """The standard deviation of a sample; 0 of one value.
+    """Return the sample standard deviation; 0 for one value.
 
     Example:
         >>> sd([1.0, 3.0, 5.0]), sd([1.0])
@@ -20,7 +20,7 @@ def sd(values: Sequence[float]) -> float:
 
 
 def mean_and_sd(values: Sequence[float]) -> dict[str, float]:
-    """Both, for JSON.
+    """Return the mean and the sample standard deviation as a JSON object.
 
     Example:
         >>> mean_and_sd([1.0, 3.0, 5.0])
@@ -29,13 +29,13 @@ def mean_and_sd(values: Sequence[float]) -> dict[str, float]:
     return {"mean": mean(values), "sd": sd(values)}
 
 
-def over_seeds(reports: Sequence[SplitFigures]) -> dict[str, dict[str, dict[str, float]]]:
-    """For each ranking and metric, the mean and the standard deviation over the reports."""
+def aggregate_seeds(runs: Sequence[SplitMetrics]) -> dict[str, dict[str, dict[str, float]]]:
+    """Return the mean and the standard deviation over several runs, by ranking and metric."""
     return {
         name: {
-            key: mean_and_sd([report.rankings[name].overall[key] for report in reports])
+            key: mean_and_sd([run.rankings[name].overall[key] for run in runs])
             for key in (metric.key for metric in METRICS.values())
-            if all(key in report.rankings[name].overall for report in reports)
+            if all(key in run.rankings[name].overall for run in runs)
         }
-        for name in reports[0].rankings
+        for name in runs[0].rankings
     }

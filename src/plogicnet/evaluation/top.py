@@ -4,11 +4,11 @@ import numpy as np
 import torch
 from numba import njit
 
-from plogicnet.evaluation.batches import in_batches, queries_at_once
-from plogicnet.evaluation.candidates import NOTHING, Candidates, Queries, score_candidates
-from plogicnet.evaluation.counting import ROWS_AT_ONCE, spread
-from plogicnet.evaluation.orders import Order, Scored
-from plogicnet.graph import Answers, FloatArray, IntArray
+from plogicnet.evaluation.batches import queries_per_batch, run_in_batches
+from plogicnet.evaluation.candidates import NO_PAIRS, Candidates, Queries, score_candidates
+from plogicnet.evaluation.counting import CHUNK_ROWS, run_in_threads
+from plogicnet.evaluation.orders import CandidateScores, Order
+from plogicnet.graph import AnswerIndex, FloatArray, IntArray
 from plogicnet.mln import RuleScores
 from plogicnet.neural.protocol import NeuralModel
 
@@ -19,113 +19,119 @@ def top_k(
     order: Order,
     queries: Queries,
     k: int,
-    known: Answers | None = None,
+    known: AnswerIndex | None = None,
     batch_memory_mb: int = 0,
 ) -> IntArray:
-    """The k best answers to each query, best first; -1 where there are no more. Known answers are left out.
+    """Return the k best answers to each query as a row of entity ids, best first; -1 fills a row with fewer answers.
 
-    Answers that are level come in the order of their numbers.
+    Answers in `known` are left out. Tied answers are sorted by entity id.
     """
-    entities = rules.reached.entities
+    n_entities = rules.reached.entities
     if not order.neural:
-        neural = None  # all scores are zero then, and what no rule tells apart comes in the order of its numbers
-    k = min(k, entities)
-    found = np.full((len(queries), k), -1)
-    size = queries_at_once(neural, entities, batch_memory_mb)
+        neural = None  # all scores are then zero, so candidates that the rules leave tied are sorted by entity id
+    k = min(k, n_entities)
+    answers = np.full((len(queries), k), -1)
+    size = queries_per_batch(neural, n_entities, batch_memory_mb)
 
     def work(start: int, stop: int) -> None:
-        part = queries.between(start, stop)
-        left_out = NOTHING if known is None else known.lookup(part.known, part.relations)[:2]
-        candidates = score_candidates(neural, rules, part, left_out, whole_triples=order.whole_triples)
-        found[start:stop] = _best(candidates, order, k).cpu().numpy()
+        batch = queries.slice(start, stop)
+        filtered = NO_PAIRS if known is None else known.lookup(batch.known, batch.relations)[:2]
+        candidates = score_candidates(neural, rules, batch, filtered, score_as_triples=order.score_as_triples)
+        answers[start:stop] = _top_of_batch(candidates, order, k).cpu().numpy()
 
-    in_batches(work, len(queries), size)
-    return found
-
-
-def _best(candidates: Candidates, order: Order, k: int) -> torch.Tensor:
-    """The k best of each query: among its k best plain candidates and all special ones."""
-    n = len(candidates.score)
-    window = order.window
-    least = candidates.last_of_best(window)[:, 1] if window else candidates.score.new_full((n,), -torch.inf)
-    candidates.leave_plain()
-    score, entity = highest(candidates.score, k)
-    owner = torch.arange(n, device=score.device)[:, None].expand_as(entity)
-    there = score > -torch.inf
-    plain = Scored.plain(score[there], candidates.base[owner[there]])
-    barred = candidates.barred & order.constraint
-    special = [level.masked_fill(barred, -torch.inf) for level in order.levels(candidates.special)]
-    both = [torch.cat(level) for level in zip(order.levels(plain), special, strict=True)]
-    scores = torch.cat([plain.score, candidates.special.score])
-    owner, entity = torch.cat([owner[there], candidates.owner]), torch.cat([entity[there], candidates.entity])
-    below = (scores < least[owner]) & (both[-1] > -torch.inf)
-    # by query, then keys from high to low, then number
-    keys = [entity, *(-key for key in reversed(both[1:])), -both[0].masked_fill(below, -torch.inf), owner]
-    sorted_ = torch.from_numpy(np.lexsort([key.cpu().numpy() for key in keys])).to(owner.device)
-    owner, entity = owner[sorted_], entity[sorted_]
-    place = torch.arange(len(owner), device=owner.device) - torch.searchsorted(owner, owner)
-    found = torch.full((n, k), -1, device=owner.device)
-    first = place < k
-    found[owner[first], place[first]] = entity[first]
-    return found
+    run_in_batches(work, len(queries), size)
+    return answers
 
 
-def highest(score: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """The k highest scores of each row and their places, in any order; of equal scores the first, as topk does not.
+def _top_of_batch(candidates: Candidates, order: Order, k: int) -> torch.Tensor:
+    """Return the k best answers to each query, selected from its k best plain candidates and all special ones."""
+    n = len(candidates.scores)
+    top = order.n_reranked
+    min_score = candidates.last_two_of_top(top)[:, 1] if top else candidates.scores.new_full((n,), -torch.inf)
+    candidates.mask_special()
+    score, entity = stable_top_k(candidates.scores, k)
+    query = torch.arange(n, device=score.device)[:, None].expand_as(entity)
+    is_plain = score > -torch.inf
+    plain = CandidateScores.plain(score[is_plain], candidates.base[query[is_plain]])
+    forbidden = candidates.special_forbidden & order.constraint
+    special_keys = [key.masked_fill(forbidden, -torch.inf) for key in order.sort_keys(candidates.special_scores)]
+    keys = [torch.cat(pair) for pair in zip(order.sort_keys(plain), special_keys, strict=True)]
+    scores = torch.cat([plain.score, candidates.special_scores.score])
+    query, entity = (
+        torch.cat([query[is_plain], candidates.special_query]),
+        torch.cat([entity[is_plain], candidates.special_entity]),
+    )
+    not_reranked = (scores < min_score[query]) & (keys[-1] > -torch.inf)
+    # by query, then by keys in descending order, then by entity
+    columns = [entity, *(-key for key in reversed(keys[1:])), -keys[0].masked_fill(not_reranked, -torch.inf), query]
+    sorted_ = torch.from_numpy(np.lexsort([column.cpu().numpy() for column in columns])).to(query.device)
+    query, entity = query[sorted_], entity[sorted_]
+    rank = torch.arange(len(query), device=query.device) - torch.searchsorted(query, query)
+    answers = torch.full((n, k), -1, device=query.device)
+    in_top = rank < k
+    answers[query[in_top], rank[in_top]] = entity[in_top]
+    return answers
+
+
+def stable_top_k(score: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the k highest scores of each row and their columns, unsorted.
+
+    Of equal scores, the ones in the first columns are returned, which `torch.topk` does not guarantee.
+
 
     Example:
-        >>> highest(torch.tensor([[1.0, 2.0, 2.0]]), 1)
+        >>> stable_top_k(torch.tensor([[1.0, 2.0, 2.0]]), 1)
         (tensor([[2.]]), tensor([[1]]))
     """
     if score.device.type == "cpu" and score.dtype == torch.float32:
-        best, place = torch.empty(len(score), k), torch.empty(len(score), k, dtype=torch.int64)
-        rows = score.numpy(), best.numpy(), place.numpy()
-        spread(lambda start: _highest_rows(start, *rows), len(score))
-        return best, place
-    return highest_in_tensors(score, k)
+        top, column = torch.empty(len(score), k), torch.empty(len(score), k, dtype=torch.int64)
+        arrays = score.numpy(), top.numpy(), column.numpy()
+        run_in_threads(lambda start: _stable_top_k_rows(start, *arrays), len(score))
+        return top, column
+    return stable_top_k_in_tensors(score, k)
 
 
-def highest_in_tensors(score: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """`highest` where there is no compiled code.
+def stable_top_k_in_tensors(score: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Do the same as `stable_top_k` without compiled code.
 
     Example:
-        >>> highest_in_tensors(torch.tensor([[1.0, 2.0, 2.0]]), 1)
+        >>> stable_top_k_in_tensors(torch.tensor([[1.0, 2.0, 2.0]]), 1)
         (tensor([[2.]]), tensor([[1]]))
     """
-    bits = (score + 0.0).view(torch.int32).long()  # -0 is 0
-    rising = torch.where(bits < 0, -(bits & 0x7FFFFFFF), bits)
-    places = torch.arange(score.shape[1], device=score.device)
-    best = torch.topk((rising << 32) | (0x7FFFFFFF - places), k, dim=1).values
-    place = 0x7FFFFFFF - (best & 0x7FFFFFFF)
-    return torch.gather(score, 1, place), place
+    bits = (score + 0.0).view(torch.int32).long()  # -0 becomes 0
+    ascending = torch.where(bits < 0, -(bits & 0x7FFFFFFF), bits)
+    columns = torch.arange(score.shape[1], device=score.device)
+    top = torch.topk((ascending << 32) | (0x7FFFFFFF - columns), k, dim=1).values
+    column = 0x7FFFFFFF - (top & 0x7FFFFFFF)
+    return torch.gather(score, 1, column), column
 
 
 @njit(nogil=True, cache=True)
-def _highest_rows(start: int, scores: FloatArray, best: FloatArray, place: IntArray) -> None:
-    """A heap for each row, with the lowest on top; of equal scores the last is the lowest."""
-    k = best.shape[1]
-    for i in range(start, min(start + ROWS_AT_ONCE, len(scores))):
-        row, top, at = scores[i], best[i], place[i]
-        for j in range(k):  # a new one rises from the end
+def _stable_top_k_rows(start: int, scores: FloatArray, top: FloatArray, column: IntArray) -> None:
+    """Keep the k highest scores of each row in a heap, the lowest on top. Of equal scores, the last is the lowest."""
+    k = top.shape[1]
+    for i in range(start, min(start + CHUNK_ROWS, len(scores))):
+        row, heap, at = scores[i], top[i], column[i]
+        for j in range(k):  # add a score at the end and move it up
             child = j
             while child > 0:
                 parent = (child - 1) // 2
-                if row[j] > top[parent]:  # stands after it, and so is lower only where its score is no higher
+                if row[j] > heap[parent]:  # the new column is later, so it is lower unless its score is higher
                     break
-                top[child], at[child] = top[parent], at[parent]
+                heap[child], at[child] = heap[parent], at[parent]
                 child = parent
-            top[child], at[child] = row[j], j
+            heap[child], at[child] = row[j], j
         for j in range(k, len(row)):
-            if not row[j] > top[0]:
+            if not row[j] > heap[0]:
                 continue
-            parent = 0  # takes the place of the lowest, and sinks
+            parent = 0  # replace the lowest score, and move the new one down
             while 2 * parent + 1 < k:
                 child = 2 * parent + 1
                 other = child + 1
-                if other < k and (top[other] < top[child] or (top[other] == top[child] and at[other] > at[child])):
+                if other < k and (heap[other] < heap[child] or (heap[other] == heap[child] and at[other] > at[child])):
                     child = other
-                if top[child] >= row[j]:  # of equals the new one is the lowest
+                if heap[child] >= row[j]:  # of equal scores, the new one is the lowest
                     break
-                top[parent], at[parent] = top[child], at[child]
+                heap[parent], at[parent] = heap[child], at[child]
                 parent = child
-            top[parent], at[parent] = row[j], j
+            heap[parent], at[parent] = row[j], j

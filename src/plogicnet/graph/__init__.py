@@ -1,25 +1,25 @@
-"""Triples, vocabularies and indexes; files of graphs (`io`); benchmark data sets (`datasets`); the demo family.
+"""Knowledge graphs, graph files (`io`), benchmark data sets (`datasets`) and the demo family.
 
-Other packages import from here; the list of data sets from `datasets.registry`.
+Other packages import from here. Only the list of data sets is imported from `datasets.registry`.
 """
 
 from plogicnet.graph.family import demo_family
 from plogicnet.graph.io.dictionaries import read_labels
-from plogicnet.graph.io.questions import read_queries, read_triples
+from plogicnet.graph.io.queries import read_queries, read_triples
 from plogicnet.graph.io.readers import COLUMNS
 from plogicnet.graph.io.sources import add_facts, make_graph
 from plogicnet.graph.io.unpacking import read_parquet
-from plogicnet.graph.io.writers import iri, quoted, write_graph
+from plogicnet.graph.io.writers import quote_tsv, to_iri, write_graph
 from plogicnet.graph.knowledge_graph import CATEGORIES, SPLITS, KnowledgeGraph
 from plogicnet.graph.opening import open_graph
 from plogicnet.graph.splitting import parse_shares
 from plogicnet.graph.triples import (
     HEAD,
-    OPEN,
+    MISSING,
     RELATION,
     SIDES,
     TAIL,
-    Answers,
+    AnswerIndex,
     BoolArray,
     FloatArray,
     IntArray,
@@ -34,12 +34,12 @@ __all__ = [
     "CATEGORIES",
     "COLUMNS",
     "HEAD",
-    "OPEN",
+    "MISSING",
     "RELATION",
     "SIDES",
     "SPLITS",
     "TAIL",
-    "Answers",
+    "AnswerIndex",
     "BoolArray",
     "FloatArray",
     "IntArray",
@@ -50,15 +50,15 @@ __all__ = [
     "add_facts",
     "as_triples",
     "demo_family",
-    "iri",
     "make_graph",
     "open_graph",
     "parse_shares",
-    "quoted",
+    "quote_tsv",
     "read_labels",
     "read_parquet",
     "read_queries",
     "read_triples",
+    "to_iri",
     "triple_keys",
     "write_graph",
 ]

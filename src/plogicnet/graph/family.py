@@ -1,4 +1,4 @@
-"""The demo family: a made-up kinship graph over five generations whose whole truth is known."""
+"""The demo family: a generated kinship graph of five generations with known ground truth."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,31 +14,34 @@ _T = TypeVar("_T")
 FOUNDING_COUPLES, GENERATIONS = 12, 5
 SINGLE_SHARE, NEWCOMER_SHARE = 0.15, 0.55
 CHILDREN = (0, 1, 2, 2, 3, 3, 4, 4)
-"""Dealt out to the couples like cards, over and over, so that the families of all seeds are alike in size."""
+"""Numbers of children of couples, drawn without replacement, so that the family has a similar size for all seeds."""
 TRAIN_SHARE, VALID_SHARE, NOISE_SHARE = 0.72, 0.1, 0.02
-"""A rule that always holds has a precision of about TRAIN_SHARE: well above 0.6, the usual threshold."""
+"""The shares of the true facts in train and valid, and the share of wrong facts in train.
 
-# Texts rather than tuples, which the formatter would spread over a line per name.
-_FEMALE = """
+A rule without exceptions has a precision of about TRAIN_SHARE, because its other conclusions are in valid and test.
+"""
+
+# Strings, because the formatter would put each name of a tuple on its own line.
+_FEMALE_NAMES = """
 ada agnes alice alma amelia anna astrid beatrice bella carla cecilia celia clara cora dagmar daisy diana dora
 edith elena elisa ella elsa emma erika esther eva flora freya frida gerda greta hanna hedwig helena hilda ida
 ines ingrid irene iris johanna julia karin laura lena lily lucia marta maya mina nora olga paula rosa ruth
 sofia tilda vera zoe
 """
-_MALE = """
+_MALE_NAMES = """
 aaron adam albert alex anton arne august axel ben bruno carl caspar clemens conrad daniel david edgar emil
 erik ernst felix finn frank fritz georg gustav hans harald henrik hugo isaac ivan jakob jan jonas josef julius
 kilian klaus leo linus lorenz ludwig lukas magnus martin max nils noah oscar otto paul peter robert rolf
 samuel simon theo viktor walter
 """
-_FAMILY = """
+_FAMILY_NAMES = """
 adler bauer beck berg brandt dahl ebert falk fischer frost haas hagen hahn holm keller klein kraus lang lind
 lund meyer moser norden olsen peters quist richter roth sander sommer stein strand thal ulmer vogel wagner
 weber winter wolf ziegler
 """
 
-# What we call any relative of a kind, a male one and a female one ("" where the graph has no such relation).
-_WORDS = {
+# The relations for any, a male and a female relative of each kind ("" if the graph has no such relation).
+_RELATIONS = {
     "spouses": ("spouse", "husband", "wife"),
     "parents": ("parent", "father", "mother"),
     "children": ("child", "son", "daughter"),
@@ -56,11 +59,11 @@ class _Person:
     family: str
     female: bool
     parents: tuple["_Person", ...] = ()
-    spouses: list["_Person"] = field(default_factory=list)  # one at most
+    spouses: list["_Person"] = field(default_factory=list)  # at most one
     children: list["_Person"] = field(default_factory=list)
 
     def relatives(self) -> dict[str, list["_Person"]]:
-        """All relatives by blood, and the spouse, by kind."""
+        """Return all blood relatives and the spouse, by kind."""
         siblings = self.siblings()
         parents_siblings = [s for parent in self.parents for s in parent.siblings()]
         return {
@@ -75,73 +78,73 @@ class _Person:
         }
 
     def siblings(self) -> list["_Person"]:
-        """People marry once, so the father's other children are the mother's too."""
+        """Return the siblings. People marry only once, so the father's other children are also the mother's."""
         return [c for c in self.parents[0].children if c is not self] if self.parents else []
 
 
 class _Society:
-    """Everybody, in the order of arrival."""
+    """A generated population. `people` contains all persons by name, in the order in which they were added."""
 
     def __init__(self, rng: np.random.Generator) -> None:
         self.rng = rng
         self.people: dict[str, _Person] = {}
-        self.deck: list[int] = []
-        self.given = {True: _FEMALE.split(), False: _MALE.split()}
-        self.families = [str(name) for name in rng.permutation(_FAMILY.split())]
+        self.child_counts: list[int] = []
+        self.first_names = {True: _FEMALE_NAMES.split(), False: _MALE_NAMES.split()}
+        self.family_names = [str(name) for name in rng.permutation(_FAMILY_NAMES.split())]
 
         generation = []
         for couple in range(FOUNDING_COUPLES):
-            husband = self.arrive(self.families[couple], female=False)
-            wife = self.arrive(self.families[FOUNDING_COUPLES + couple], female=True)
+            husband = self.add_person(self.family_names[couple], female=False)
+            wife = self.add_person(self.family_names[FOUNDING_COUPLES + couple], female=True)
             generation += self.marry(husband, wife)
         for _ in range(GENERATIONS - 2):
             generation = self.next_generation(generation)
 
-    def arrive(self, family: str, female: bool, parents: tuple[_Person, ...] = ()) -> _Person:
-        """A new person, with a given name that no sibling has."""
+    def add_person(self, family: str, female: bool, parents: tuple[_Person, ...] = ()) -> _Person:
+        """Add a person with a first name that no sibling has."""
         siblings = {c.name.split("_")[0] for c in parents[0].children} if parents else set()
-        given = _pick(self.rng, [name for name in self.given[female] if name not in siblings])
-        name, copies = f"{given}_{family}", 1
+        first_name = _pick(self.rng, [name for name in self.first_names[female] if name not in siblings])
+        name, copies = f"{first_name}_{family}", 1
         while name in self.people:
             copies += 1
-            name = f"{given}_{family}_{copies}"
+            name = f"{first_name}_{family}_{copies}"
         self.people[name] = _Person(name, family, female, parents)
         return self.people[name]
 
     def marry(self, one: _Person, other: _Person) -> list[_Person]:
-        """Joins the two; returns their children, who bear one family name."""
+        """Marry two people and return their children, who all get one family name."""
         one.spouses.append(other)
         other.spouses.append(one)
         father, mother = (other, one) if one.female else (one, other)
-        self.deck = self.deck or [int(n) for n in self.rng.permutation(CHILDREN)]
+        self.child_counts = self.child_counts or [int(n) for n in self.rng.permutation(CHILDREN)]
         family = _pick(self.rng, [father.family, mother.family])
-        for _ in range(self.deck.pop()):
-            child = self.arrive(family, bool(self.rng.random() < 0.5), (father, mother))
+        for _ in range(self.child_counts.pop()):
+            child = self.add_person(family, bool(self.rng.random() < 0.5), (father, mother))
             father.children.append(child)
             mother.children.append(child)
         return father.children
 
     def next_generation(self, generation: list[_Person]) -> list[_Person]:
-        """Marries most of a generation, among themselves or to newcomers; returns their children."""
+        """Marry most of a generation, to each other or to newcomers, and return their children."""
         order = self.rng.permutation(len(generation))
-        willing = [generation[i] for i in order if self.rng.random() >= SINGLE_SHARE]
+        singles = [generation[i] for i in order if self.rng.random() >= SINGLE_SHARE]
         children = []
-        while willing:
-            one = willing.pop()
-            kin = one.relatives()
-            barred = kin["siblings"] + kin["cousins"]
-            matches = [p for p in willing if p.female != one.female and p not in barred]
+        while singles:
+            one = singles.pop()
+            relatives = one.relatives()
+            excluded = relatives["siblings"] + relatives["cousins"]
+            matches = [p for p in singles if p.female != one.female and p not in excluded]
             if matches and self.rng.random() >= NEWCOMER_SHARE:
                 other = _pick(self.rng, matches)
-                willing.remove(other)
+                singles.remove(other)
             else:
-                other = self.arrive(_pick(self.rng, self.families), not one.female)
+                other = self.add_person(_pick(self.rng, self.family_names), not one.female)
             children += self.marry(one, other)
         return children
 
 
 def true_facts(seed: int = 0) -> set[Fact]:
-    """Everything that is true in the family: (head, relation, tail) says that head is the relation of tail.
+    """Return all true facts of the family. (anna, mother, ben) means that anna is the mother of ben.
 
     Example:
         >>> facts = true_facts()
@@ -152,10 +155,10 @@ def true_facts(seed: int = 0) -> set[Fact]:
 
 
 def demo_family(seed: int = 0) -> KnowledgeGraph:
-    """The family as a knowledge graph that is incomplete and a bit wrong.
+    """Return the family as a knowledge graph that is incomplete and contains a few wrong facts.
 
-    Every true fact is in exactly one split (72 % train, 10 % valid, 18 % test), so that each prediction can
-    be checked. Train also holds 2 % wrong facts.
+    Every true fact is in exactly one split (72% train, 10% valid, 18% test), so that predictions can be checked.
+    In addition, train contains 2% wrong facts.
 
     Example:
         >>> family = demo_family()
@@ -163,9 +166,9 @@ def demo_family(seed: int = 0) -> KnowledgeGraph:
         ('family', True)
     """
     rng = np.random.default_rng(seed)
-    truth = _facts(rng)
-    shuffled = [truth[i] for i in rng.permutation(len(truth))]
-    # What first shows a person or a relation goes to the front, into train: nothing held out may be unseen.
+    facts = _facts(rng)
+    shuffled = [facts[i] for i in rng.permutation(len(facts))]
+    # Move the first fact of each person and relation to train, so that valid and test contain no unseen names.
     seen: set[str] = set()
     first: list[Fact] = []
     later: list[Fact] = []
@@ -174,35 +177,35 @@ def demo_family(seed: int = 0) -> KnowledgeGraph:
         seen.update(fact)
     shuffled = first + later
 
-    train_end = round(TRAIN_SHARE * len(truth))
-    valid_end = train_end + round(VALID_SHARE * len(truth))
+    train_end = round(TRAIN_SHARE * len(facts))
+    valid_end = train_end + round(VALID_SHARE * len(facts))
     train = shuffled[:train_end]
-    train += _wrong_facts(rng, train, truth)
-    train = [train[i] for i in rng.permutation(len(train))]  # so that the wrong ones are not recognised by their place
+    train += _wrong_facts(rng, train, facts)
+    train = [train[i] for i in rng.permutation(len(train))]  # mix the wrong facts with the others
     return KnowledgeGraph.from_names(train, shuffled[train_end:valid_end], shuffled[valid_end:], name="family")
 
 
 def _facts(rng: np.random.Generator) -> list[Fact]:
-    """The truth of a new society, each fact once, in an order that depends on nothing but the generator."""
-    facts: dict[Fact, None] = {}  # a set that keeps its order: double cousins come up twice
+    """Return the distinct facts of a new society, in an order that depends only on the generator."""
+    facts: dict[Fact, None] = {}  # an ordered set: people who are cousins through both parents occur twice
     for person in _Society(rng).people.values():
         for kind, relatives in person.relatives().items():
-            anyone, male, female = _WORDS[kind]
+            general, male, female = _RELATIONS[kind]
             for relative in relatives:
-                for word in (anyone, female if relative.female else male):
-                    if word:
-                        facts[relative.name, word, person.name] = None
+                for relation in (general, female if relative.female else male):
+                    if relation:
+                        facts[relative.name, relation, person.name] = None
     return list(facts)
 
 
-def _wrong_facts(rng: np.random.Generator, train: list[Fact], truth: list[Fact]) -> list[Fact]:
-    """Facts of train with a random person in place of one end, none of them true or a self-loop."""
-    people = list(dict.fromkeys(head for head, _, _ in truth))
-    true, wrong = set(truth), dict[Fact, None]()
+def _wrong_facts(rng: np.random.Generator, train: list[Fact], facts: list[Fact]) -> list[Fact]:
+    """Return wrong facts: facts of train with a random head or tail. Self-loops are excluded."""
+    people = list(dict.fromkeys(head for head, _, _ in facts))
+    true, wrong = set(facts), dict[Fact, None]()
     while len(wrong) < NOISE_SHARE * len(train):
         head, relation, tail = _pick(rng, train)
-        stranger = _pick(rng, people)
-        fact = (stranger, relation, tail) if rng.random() < 0.5 else (head, relation, stranger)
+        person = _pick(rng, people)
+        fact = (person, relation, tail) if rng.random() < 0.5 else (head, relation, person)
         if fact not in true and fact[0] != fact[2]:
             wrong[fact] = None
     return list(wrong)

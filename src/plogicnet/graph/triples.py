@@ -1,4 +1,7 @@
-"""Sets of triples as integer arrays of shape (n, 3), and the sorted-array indexes over them."""
+"""Triples of ids as arrays of shape (n, 3), and sorted indexes of triples.
+
+In this module, the argument `entities` is the number of entities.
+"""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -12,17 +15,18 @@ IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 Side = Literal["head", "tail"]
-"""Which end of a triple is asked for: (?, r, t) is side "head", (h, r, ?) is side "tail"."""
+"""The missing part of a query: (?, r, t) has side "head", (h, r, ?) has side "tail"."""
 SIDES: tuple[Side, Side] = ("head", "tail")
-"""Both sides in the order of columns and reports."""
+"""Both sides, in the order of the columns of a triple."""
 
 HEAD, RELATION, TAIL = 0, 1, 2
-OPEN = -1
-"""Stands in a query for the part that is asked for."""
+"""The columns of an array of triples."""
+MISSING = -1
+"""The id of the missing part of a query."""
 
 
 def as_triples(rows: object) -> IntArray:
-    """Any rows of three numbers as an (n, 3) array.
+    """Convert rows of three integers to an (n, 3) array.
 
     Example:
         >>> as_triples([(0, 0, 1)]).shape
@@ -32,21 +36,26 @@ def as_triples(rows: object) -> IntArray:
 
 
 def expand_ranges(starts: IntArray, stops: IntArray) -> tuple[IntArray, IntArray]:
-    """All positions of many half-open ranges, each with the number of its range.
+    """Concatenate half-open ranges. Return two arrays with one entry per element: its range's index, and the element.
 
     Example:
         >>> expand_ranges(np.array([5, 0]), np.array([7, 1]))
         (array([0, 0, 1]), array([5, 6, 0]))
     """
     lengths = stops - starts
-    owners = np.repeat(np.arange(len(starts)), lengths)
-    first = np.cumsum(lengths) - lengths
-    return owners, np.arange(len(owners)) - first[owners] + starts[owners]
+    range_index = np.repeat(np.arange(len(starts)), lengths)
+    n_before = np.cumsum(lengths) - lengths
+    return range_index, np.arange(len(range_index)) - n_before[range_index] + starts[range_index]
 
 
 @dataclass(frozen=True)
 class TripleSet:
-    """A set of triples, sorted by (relation, head, tail), in which membership is a binary search.
+    """A set of triples sorted by (relation, head, tail), with lookup by binary search.
+
+    Attributes:
+        triples: the triples.
+        keys: the keys of the triples; see `triple_keys`.
+        entities: the number of entities.
 
     Example:
         >>> facts = TripleSet.of([(0, 0, 1), (1, 0, 2), (0, 0, 1)], entities=3)
@@ -60,14 +69,14 @@ class TripleSet:
 
     @classmethod
     def of(cls, rows: object, entities: int) -> "TripleSet":
-        """The distinct triples among the rows."""
+        """Create a set from rows, which can contain duplicates."""
         triples = as_triples(rows)
         keys, first = np.unique(triple_keys(triples, entities), return_index=True)
         return cls(triples[first], keys, entities)
 
     @classmethod
     def of_keys(cls, keys: IntArray, entities: int) -> "TripleSet":
-        """The set with these sorted, distinct keys."""
+        """Create a set from sorted, distinct keys; see `triple_keys`."""
         relation, pair = np.divmod(keys, entities**2)
         return cls(np.stack([pair // entities, relation, pair % entities], axis=1), keys, entities)
 
@@ -75,29 +84,35 @@ class TripleSet:
         return len(self.keys)
 
     def find(self, triples: IntArray) -> IntArray:
-        """The row of each triple in this set, -1 where it is not in it."""
+        """Return the row of each triple in this set, or -1 if it is not in the set."""
         if not len(self.keys):
             return np.full(len(triples), -1, dtype=np.int64)
-        wanted = triple_keys(triples, self.entities)
-        rows = np.minimum(np.searchsorted(self.keys, wanted), len(self.keys) - 1)
-        return np.where(self.keys[rows] == wanted, rows, -1)
+        keys = triple_keys(triples, self.entities)
+        rows = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
+        return np.where(self.keys[rows] == keys, rows, -1)
 
     def contains(self, triples: IntArray) -> BoolArray:
-        """Which of the triples are in this set."""
+        """Return whether each triple is in this set."""
         return self.find(triples) >= 0
 
     def contains_keys(self, keys: IntArray) -> BoolArray:
-        """Which of the triples with these keys are in this set."""
-        at = np.minimum(np.searchsorted(self.keys, keys), max(len(self.keys) - 1, 0))
-        return np.asarray(self.keys[at] == keys) if len(self.keys) else np.zeros(len(keys), dtype=bool)
+        """Return whether each key is in this set."""
+        rows = np.minimum(np.searchsorted(self.keys, keys), max(len(self.keys) - 1, 0))
+        return np.asarray(self.keys[rows] == keys) if len(self.keys) else np.zeros(len(keys), dtype=bool)
 
 
 @dataclass(frozen=True)
-class Answers:
-    """The answers of every query (entity, relation) on one side, as ranges of one sorted array.
+class AnswerIndex:
+    """An index from queries (known entity, relation) of one side to their answers.
+
+    Attributes:
+        keys: the sorted keys relation · entities + known entity. Equal keys are the answers of one query.
+        answers: the answer at each position of `keys`.
+        rows: the row of the indexed triple at each position of `keys`.
+        entities: the number of entities.
 
     Example:
-        >>> tails = Answers.of(as_triples([(0, 0, 1), (0, 0, 2), (1, 0, 2)]), entities=3, side="tail")
+        >>> tails = AnswerIndex.of(as_triples([(0, 0, 1), (0, 0, 2), (1, 0, 2)]), entities=3, side="tail")
         >>> tails.lookup(np.array([1, 0]), np.array([0, 0]))
         (array([0, 1, 1]), array([2, 1, 2]), array([2, 0, 1]))
     """
@@ -108,30 +123,30 @@ class Answers:
     entities: int
 
     @classmethod
-    def of(cls, triples: IntArray, entities: int, side: Side) -> "Answers":
-        """Sorts the triples by (relation, known entity, answer)."""
-        known, asked = (HEAD, TAIL) if side == "tail" else (TAIL, HEAD)
-        rows = np.lexsort((triples[:, asked], triples[:, known], triples[:, RELATION]))
+    def of(cls, triples: IntArray, entities: int, side: Side) -> "AnswerIndex":
+        """Create an index by sorting the triples by (relation, known entity, answer)."""
+        known, answer = (HEAD, TAIL) if side == "tail" else (TAIL, HEAD)
+        rows = np.lexsort((triples[:, answer], triples[:, known], triples[:, RELATION]))
         ordered = triples[rows]
-        return cls(ordered[:, RELATION] * entities + ordered[:, known], ordered[:, asked], rows, entities)
+        return cls(ordered[:, RELATION] * entities + ordered[:, known], ordered[:, answer], rows, entities)
 
     def lookup(self, known: IntArray, relations: IntArray) -> tuple[IntArray, IntArray, IntArray]:
-        """For many queries at once: the query's number, the answer, and the triple's row, one entry per answer."""
-        wanted = np.asarray(relations) * self.entities + known
-        starts = np.searchsorted(self.keys, wanted, "left")
-        owners, at = expand_ranges(starts, np.searchsorted(self.keys, wanted, "right"))
-        return owners, self.answers[at], self.rows[at]
+        """Return three arrays with one entry per answer: index of the query, answer, row of the triple."""
+        keys = np.asarray(relations) * self.entities + known
+        starts = np.searchsorted(self.keys, keys, "left")
+        query_index, positions = expand_ranges(starts, np.searchsorted(self.keys, keys, "right"))
+        return query_index, self.answers[positions], self.rows[positions]
 
 
 def triple_keys(triples: IntArray, entities: int) -> IntArray:
-    """One number per triple, which sorts by (relation, head, tail).
+    """Return the key of each triple, an integer. Sorting by key sorts by (relation, head, tail).
 
     Example:
         >>> triple_keys(as_triples([(1, 0, 2)]), entities=3)
         array([5])
     """
-    highest = int(triples[:, RELATION].max(initial=0)) + 1
-    if highest * entities**2 >= 2**63:
-        raise InputError(f"{highest:,} relations over {entities:,} entities do not fit into 64-bit keys")
+    n_relations = int(triples[:, RELATION].max(initial=0)) + 1
+    if n_relations * entities**2 >= 2**63:
+        raise InputError(f"{n_relations:,} relations and {entities:,} entities do not fit into 64-bit keys")
     keys: IntArray = (triples[:, RELATION] * entities + triples[:, HEAD]) * entities + triples[:, TAIL]
     return keys

@@ -1,4 +1,4 @@
-"""Names and their numbers."""
+"""The mapping between names and integer ids."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -7,12 +7,12 @@ from functools import cached_property
 import numpy as np
 
 from plogicnet.graph.triples import IntArray
-from plogicnet.support.errors import InputError, nearest, shown
+from plogicnet.support.errors import InputError, did_you_mean, quote_name
 
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The names of entities or of relations; a name's place is its number.
+    """The names of all entities or of all relations. The id of a name is its index in `names`.
 
     Example:
         >>> people = Vocabulary("entity", ("anna", "ben"))
@@ -25,7 +25,7 @@ class Vocabulary:
 
     @cached_property
     def _ids(self) -> dict[str, int]:
-        return {name: number for number, name in enumerate(self.names)}
+        return {name: id_ for id_, name in enumerate(self.names)}
 
     def __len__(self) -> int:
         return len(self.names)
@@ -34,7 +34,7 @@ class Vocabulary:
         return name in self._ids
 
     def id(self, name: str) -> int:
-        """The number of a name; an unknown one is an error that shows the nearest names.
+        """Return the id of a name. Raise InputError with similar names if the name is unknown.
 
         Example:
             >>> Vocabulary("entity", ("anna", "ben")).id("anna")
@@ -43,10 +43,10 @@ class Vocabulary:
         try:
             return self._ids[name]
         except KeyError:
-            raise InputError(f"unknown {self.kind} {shown(name)}.{nearest(name, self.names)}") from None
+            raise InputError(f"unknown {self.kind} {quote_name(name)}.{did_you_mean(name, self.names)}") from None
 
     def ids(self, names: Iterable[str]) -> IntArray:
-        """The numbers of many names.
+        """Return the ids of many names.
 
         Example:
             >>> Vocabulary("entity", ("anna", "ben")).ids(["ben", "anna"])
@@ -55,7 +55,7 @@ class Vocabulary:
         return np.array([self.id(name) for name in names], dtype=np.int64)
 
     def take(self, ids: Sequence[int] | IntArray) -> list[str]:
-        """The names of many numbers.
+        """Return the names of many ids.
 
         Example:
             >>> Vocabulary("entity", ("anna", "ben")).take([1, 1])

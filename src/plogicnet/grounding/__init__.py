@@ -1,6 +1,6 @@
-"""From rules and a graph to mined rules, hidden triples and groundings; engines do the work.
+"""Mining and grounding of rules: the engine interface and the built-in engines.
 
-Light to import: an engine is imported when it is first used.
+The built-in engines are registered here and imported on first use.
 """
 
 from plogicnet.config import ENGINES

@@ -1,4 +1,4 @@
-"""Triples × rules with equal triples as one row: all that weight learning needs of the groundings."""
+"""The distinct rows of a triples × rules matrix. Weight learning needs only these rows, not the groundings."""
 
 from dataclasses import dataclass
 
@@ -10,14 +10,14 @@ from plogicnet.graph import FloatArray, IntArray
 
 
 @dataclass(frozen=True)
-class Merged:
-    """Distinct rows with what is summed over the triples of each.
+class MergedRows:
+    """The distinct rows of a triples × rules matrix, each with the number of its triples and the sum of their targets.
 
     Attributes:
-        matrix: one row each; of groundings, a rule multiset: how often each rule concludes the triple.
-        base: a number of each row, which tells rows apart too.
-        count: the number of triples.
-        total: the sum of their targets.
+        matrix: distinct rows × rules.
+        base: the base log-odds of each row. Rows with different base log-odds are distinct.
+        count: the number of triples with each row.
+        total: the sum of the targets of these triples.
     """
 
     matrix: sparse.csr_array
@@ -27,103 +27,113 @@ class Merged:
 
 
 @dataclass(frozen=True)
-class Rows:
-    """The distinct rows of a matrix of triples × rules, in the order of the first triple that has each.
+class DistinctRows:
+    """The distinct rows of a triples × rules matrix, in the order of first occurrence.
 
     Attributes:
-        matrix: distinct rows × rules.
-        base: a number of each row, which tells rows apart too.
-        number: for each triple, its row; -1 where its row is empty.
+        matrix: distinct rows × rules. In a ground network, a row is a rule multiset (see `GroundNetwork.multisets`).
+        base: the base log-odds of each row. Rows with different base log-odds are distinct.
+        row_of_triple: the distinct row of each triple, or -1 if the triple's row is empty.
     """
 
     matrix: sparse.csr_array
     base: FloatArray
-    number: IntArray
+    row_of_triple: IntArray
 
     @classmethod
-    def of(cls, matrix: sparse.csr_array, base: FloatArray | None = None) -> "Rows":
-        """The distinct rows of a matrix, each with a base if given.
+    def of(cls, matrix: sparse.csr_array, base: FloatArray | None = None) -> "DistinctRows":
+        """Return the distinct rows of a matrix. The default base log-odds are 0.
 
         Example:
-            >>> Rows.of(sparse.csr_array(np.array([[1.0], [0.0], [1.0]]))).number
+            >>> DistinctRows.of(sparse.csr_array(np.array([[1.0], [0.0], [1.0]]))).row_of_triple
             array([ 0, -1,  0])
         """
         base = np.zeros(matrix.shape[0]) if base is None else base
-        kept, number = _distinct(matrix.indptr, matrix.indices, matrix.data.view(np.int64), base.view(np.int64))
-        return cls(matrix[kept], base[kept], number)
+        first_rows, row_of_triple = _find_distinct(
+            matrix.indptr, matrix.indices, matrix.data.view(np.int64), base.view(np.int64)
+        )
+        return cls(matrix[first_rows], base[first_rows], row_of_triple)
 
-    def distinct(self) -> "Rows":
-        """The same triples, where several rows have become equal or empty."""
-        again = Rows.of(self.matrix, self.base)
-        return Rows(again.matrix, again.base, np.append(again.number, -1)[self.number])
+    def deduplicate(self) -> "DistinctRows":
+        """Return the same triples with equal rows merged and empty rows removed.
 
-    def merged(self, targets: FloatArray, count: FloatArray | None = None) -> Merged:
-        """Sums the triples' targets by row; a triple may count more than once.
+        Rows can become equal or empty when the matrix is changed.
+        """
+        distinct = DistinctRows.of(self.matrix, self.base)
+        return DistinctRows(distinct.matrix, distinct.base, np.append(distinct.row_of_triple, -1)[self.row_of_triple])
+
+    def merge(self, targets: FloatArray, count: FloatArray | None = None) -> MergedRows:
+        """Return the number of triples and the sum of their targets per row. `count` is the weight of each triple.
 
         Example:
-            >>> merged = Rows.of(sparse.csr_array(np.ones((2, 1)))).merged(np.array([1.0, 0.5]))
+            >>> merged = DistinctRows.of(sparse.csr_array(np.ones((2, 1)))).merge(np.array([1.0, 0.5]))
             >>> merged.count, merged.total
             (array([2.]), array([1.5]))
         """
-        reached, rows = self.number >= 0, len(self.base)
+        has_row, n_rows = self.row_of_triple >= 0, len(self.base)
         count = np.ones(len(targets)) if count is None else count
-        sums = (np.bincount(self.number[reached], each[reached], rows) for each in (count, count * targets))
-        return Merged(self.matrix, self.base, *(total.astype(np.float64) for total in sums))
+        sums = (
+            np.bincount(self.row_of_triple[has_row], values[has_row], n_rows) for values in (count, count * targets)
+        )
+        return MergedRows(self.matrix, self.base, *(total.astype(np.float64) for total in sums))
 
     def sums(self, weights: FloatArray) -> FloatArray:
-        """Matrix · weights of every triple; 0 where its row is empty."""
-        return np.asarray(np.append(self.matrix @ weights, 0.0)[self.number])
+        """Return matrix · weights for every triple, 0 for empty rows."""
+        return np.asarray(np.append(self.matrix @ weights, 0.0)[self.row_of_triple])
 
     def row(self, triple: int) -> tuple[IntArray, FloatArray]:
-        """One triple's rules and their values."""
-        at = int(self.number[triple])
-        entries = slice(*self.matrix.indptr[at : at + 2]) if at >= 0 else slice(0)
+        """Return the indices of the rules in a triple's row, and their values."""
+        row = int(self.row_of_triple[triple])
+        entries = slice(*self.matrix.indptr[row : row + 2]) if row >= 0 else slice(0)
         return self.matrix.indices[entries].astype(np.int64), self.matrix.data[entries]
 
     @property
-    def whole(self) -> sparse.csr_array:
-        """The matrix of all triples × rules."""
-        nothing = sparse.csr_array((1, self.matrix.shape[1]))
-        return sparse.csr_array(sparse.vstack([self.matrix, nothing], format="csr")[self.number])
+    def full_matrix(self) -> sparse.csr_array:
+        """The matrix with one row per triple."""
+        empty_row = sparse.csr_array((1, self.matrix.shape[1]))
+        return sparse.csr_array(sparse.vstack([self.matrix, empty_row], format="csr")[self.row_of_triple])
 
 
 @njit(nogil=True, cache=True)
-def _distinct(begin, rule, times, base):  # type: ignore[no-untyped-def]
-    """The first of each set of equal rows, and each row's set, -1 for an empty row; by a hash table."""
-    rows = len(base)
-    room = 16
-    while room < 2 * rows:
-        room *= 2
-    table = np.full(room, -1, dtype=np.int32)
-    kept = np.empty(rows, dtype=np.int64)
-    number = np.full(rows, -1, dtype=np.int64)
+def _find_distinct(begin, rule, value, base):  # type: ignore[no-untyped-def]
+    """Return the first occurrence of each distinct row and, for each row, the index of its distinct row or -1.
+
+    begin, rule and value are the CSR arrays indptr, indices and data. `table` is a hash table with open addressing.
+    """
+    n_rows = len(base)
+    capacity = 16
+    while capacity < 2 * n_rows:
+        capacity *= 2
+    table = np.full(capacity, -1, dtype=np.int32)
+    first_rows = np.empty(n_rows, dtype=np.int64)
+    row_of_triple = np.full(n_rows, -1, dtype=np.int64)
     n = 0
-    for row in range(rows):
+    for row in range(n_rows):
         low, high = begin[row], begin[row + 1]
         if low == high:
             continue
-        mixed = np.uint64(base[row])
+        hash_ = np.uint64(base[row])
         for k in range(low, high):
-            mixed = (mixed ^ np.uint64(rule[k])) * np.uint64(0x9E3779B97F4A7C15)
-            mixed = (mixed ^ (mixed >> np.uint64(29)) ^ np.uint64(times[k])) * np.uint64(0xBF58476D1CE4E5B9)
-            mixed ^= mixed >> np.uint64(32)
-        slot = np.int64(mixed & np.uint64(room - 1))
-        while table[slot] >= 0 and not _alike(begin, rule, times, base, row, kept[table[slot]]):
-            slot = (slot + 1) & (room - 1)
+            hash_ = (hash_ ^ np.uint64(rule[k])) * np.uint64(0x9E3779B97F4A7C15)
+            hash_ = (hash_ ^ (hash_ >> np.uint64(29)) ^ np.uint64(value[k])) * np.uint64(0xBF58476D1CE4E5B9)
+            hash_ ^= hash_ >> np.uint64(32)
+        slot = np.int64(hash_ & np.uint64(capacity - 1))
+        while table[slot] >= 0 and not _rows_equal(begin, rule, value, base, row, first_rows[table[slot]]):
+            slot = (slot + 1) & (capacity - 1)
         if table[slot] < 0:
             table[slot] = n
-            kept[n] = row
+            first_rows[n] = row
             n += 1
-        number[row] = table[slot]
-    return kept[:n].copy(), number
+        row_of_triple[row] = table[slot]
+    return first_rows[:n].copy(), row_of_triple
 
 
 @njit(nogil=True, cache=True)
-def _alike(begin, rule, times, base, row, other):  # type: ignore[no-untyped-def]
+def _rows_equal(begin, rule, value, base, row, other):  # type: ignore[no-untyped-def]
     shift = begin[other] - begin[row]
     if base[other] != base[row] or begin[other + 1] - begin[row + 1] != shift:
         return False
     for k in range(begin[row], begin[row + 1]):
-        if rule[k] != rule[k + shift] or times[k] != times[k + shift]:
+        if rule[k] != rule[k + shift] or value[k] != value[k + shift]:
             return False
     return True

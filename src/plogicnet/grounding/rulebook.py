@@ -1,4 +1,4 @@
-"""The rules of a run: mined, written by people, or both."""
+"""The rules of a run: mined rules, written rules, or both."""
 
 import logging
 from collections.abc import Sequence
@@ -9,83 +9,96 @@ import numpy as np
 from plogicnet.config import Config
 from plogicnet.config.shapes import shapes_of
 from plogicnet.graph import HEAD, RELATION, TAIL, KnowledgeGraph
-from plogicnet.grounding.engine import Engine, Mined, Resources, engines
-from plogicnet.grounding.network import Network
+from plogicnet.grounding.engine import Engine, MiningResult, Resources, iter_engines
+from plogicnet.grounding.grounder import Grounder
 from plogicnet.rules import Rule, RuleTable, Statement
-from plogicnet.support.errors import InputError, many
-from plogicnet.support.progress import Progress, silent
+from plogicnet.support.errors import InputError, pluralize
+from plogicnet.support.progress import Progress, no_progress
 
 log = logging.getLogger(__name__)
 
 
-def find_rules(
-    graph: KnowledgeGraph, config: Config, statements: Sequence[Statement] = (), progress: Progress = silent
-) -> Mined:
-    """Mines rules, where the settings ask for it, and adds the written ones, which are kept whatever their precision.
+def collect_rules(
+    graph: KnowledgeGraph, config: Config, statements: Sequence[Statement] = (), progress: Progress = no_progress
+) -> MiningResult:
+    """Mine rules, if `rules.mine` is set, and add the written rules. Thresholds do not apply to written rules.
 
     Example:
-        >>> from plogicnet.rules import statements_of
+        >>> from plogicnet.rules import parse_statements
         >>> graph = KnowledgeGraph.from_names([("a", "husband", "b"), ("b", "wife", "a"), ("c", "husband", "d")])
-        >>> written = statements_of("=2: wife(A, B) => husband(B, A)", graph)
-        >>> rules = find_rules(graph, Config(), written).rules
+        >>> written = parse_statements("=2: wife(A, B) => husband(B, A)", graph)
+        >>> rules = collect_rules(graph, Config(), written).rules
         >>> [(str(rule), bool(fixed)) for rule, fixed in zip(rules.rules, rules.fixed)]
         [('husband(X, Y) => wife(Y, X)', False), ('wife(X, Y) => husband(Y, X)', True)]
     """
-    nothing = RuleTable.of([], [], [])
-    mined = Mined(nothing, nothing, 0)
+    empty = RuleTable.of([], [], [])
+    mined = MiningResult(empty, empty, 0)
     if config.rules.mine:
         resources = Resources(config.threads, config.grounding.memory_mb, progress)
-        mined = _miner(config).mine(graph, config.rules, resources)
-    return _with_statements(mined, graph, config, statements, progress) if statements else mined
+        mined = _select_miner(config).mine(graph, config.rules, resources)
+    return _add_statements(mined, graph, config, statements, progress) if statements else mined
 
 
-def _miner(config: Config) -> Engine:
-    """The first engine that mines every pattern of the settings."""
-    named, shapes = config.grounding.engine, shapes_of(config.rules.patterns)
-    for _, engine in engines(named):
-        if all(map(engine.mines, shapes)):
+def _select_miner(config: Config) -> Engine:
+    """Return the first engine that can mine all patterns of the settings."""
+    setting, shapes = config.grounding.engine, shapes_of(config.rules.patterns)
+    for _, engine in iter_engines(setting):
+        if all(map(engine.supports_shape, shapes)):
             return engine
     raise InputError(
-        f"rules.patterns: no engine of grounding.engine={named} mines all of {', '.join(config.rules.patterns)};"
-        " leave a pattern out, or --set grounding.engine=auto"
+        f"rules.patterns: no engine of grounding.engine={setting} can mine all of {', '.join(config.rules.patterns)}."
+        " Remove a pattern or use --set grounding.engine=auto."
     )
 
 
-def _with_statements(
-    mined: Mined, graph: KnowledgeGraph, config: Config, statements: Sequence[Statement], progress: Progress
-) -> Mined:
-    at = {rule: i for i, rule in enumerate(mined.rules.rules)}
+def _add_statements(
+    mined: MiningResult, graph: KnowledgeGraph, config: Config, statements: Sequence[Statement], progress: Progress
+) -> MiningResult:
+    """Set the given weights of written rules that were also mined, and append the other written rules."""
+    row_of_rule = {rule: i for i, rule in enumerate(mined.rules.rules)}
     given, fixed = mined.rules.given.copy(), mined.rules.fixed.copy()
-    new: list[Statement] = []
+    unmatched: list[Statement] = []
     for statement in statements:
-        row = at.get(statement.rule.renamed)
+        row = row_of_rule.get(statement.rule.canonical)
         if row is None:
-            new.append(statement)
+            unmatched.append(statement)
         else:
-            given[row], fixed[row] = _given(statement), statement.fixed
+            given[row], fixed[row] = _given_weight(statement), statement.fixed
     rules = replace(mined.rules, given=given, fixed=fixed)
-    written = [s for s in new if s.rule.pattern != "irreflexive"]
-    network = Network.of(graph, tuple(s.rule for s in written), config, progress=progress)
-    support, hits = network.counts()
-    for rule, concluded, known in zip(network.rules, support.tolist(), hits.tolist(), strict=True):
-        if not concluded:
+    written = [s for s in unmatched if s.rule.pattern != "irreflexive"]
+    grounder = Grounder.of(graph, tuple(s.rule for s in written), config, progress=progress)
+    support, hits = grounder.counts()
+    for rule, n_concluded, n_hits in zip(grounder.rules, support.tolist(), hits.tolist(), strict=True):
+        if not n_concluded:
             log.warning("%s: concludes nothing from the training triples", rule)
-        elif not known:
-            log.warning("%s: concludes %s, but no training triple", rule, many(concluded, "triple"))
+        elif not n_hits:
+            log.warning(
+                "%s: concludes %s, but has no hits in the training triples", rule, pluralize(n_concluded, "triple")
+            )
     table = RuleTable.of(
-        network.rules, support.tolist(), hits.tolist(), None, list(map(_given, written)), [s.fixed for s in written]
+        grounder.rules,
+        support.tolist(),
+        hits.tolist(),
+        None,
+        list(map(_given_weight, written)),
+        [s.fixed for s in written],
     )
-    known = set(mined.constraints.rules)
-    constraints = [s.rule for s in new if s.rule.pattern == "irreflexive" and s.rule.renamed not in known]
-    return Mined(rules.joined(table), mined.constraints.joined(_constraint_table(graph, constraints)), mined.candidates)
+    mined_constraints = set(mined.constraints.rules)
+    constraints = [
+        s.rule for s in unmatched if s.rule.pattern == "irreflexive" and s.rule.canonical not in mined_constraints
+    ]
+    return MiningResult(
+        rules.concat(table), mined.constraints.concat(_constraint_table(graph, constraints)), mined.n_candidates
+    )
 
 
-def _given(statement: Statement) -> float:
+def _given_weight(statement: Statement) -> float:
     return float("nan") if statement.weight is None else statement.weight
 
 
 def _constraint_table(graph: KnowledgeGraph, rules: Sequence[Rule]) -> RuleTable:
+    """Return the constraints. Support is the number of facts of the relation, hits the number without self-loops."""
     ids = [graph.relations.id(rule.head.relation) for rule in rules]
     facts = [graph.train[graph.train[:, RELATION] == i] for i in ids]
-    kept = [int(np.sum(rows[:, HEAD] != rows[:, TAIL])) for rows in facts]
-    return RuleTable.of([rule.renamed for rule in rules], [len(rows) for rows in facts], kept)
+    n_without_loops = [int(np.sum(rows[:, HEAD] != rows[:, TAIL])) for rows in facts]
+    return RuleTable.of([rule.canonical for rule in rules], [len(rows) for rows in facts], n_without_loops)

@@ -1,1 +1,1 @@
-"""What a trained model answers: predictions, explanations, new facts, files."""
+"""Using a trained model: prediction, explanation, evaluation, added facts and export."""

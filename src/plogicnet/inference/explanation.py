@@ -1,32 +1,33 @@
-"""Why a triple is probable or not: what the rules and the neural model say, and how its probability is composed."""
+"""Explanation of a triple's probability: the rules, the neural model, and how calibration combines both."""
 
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
-from plogicnet.evaluation.calibration import columns_of
+from plogicnet.evaluation.calibration import calibration_features
 from plogicnet.graph import HEAD, RELATION, TAIL, FloatArray
-from plogicnet.inference.examples import Names
-from plogicnet.inference.fitted import Fitted
+from plogicnet.inference.examples import NameTriple
+from plogicnet.inference.fitted import FittedModel
 from plogicnet.mln import Reason
 from plogicnet.neural.protocol import Reasons
 from plogicnet.support.records import Record
 
 PartName = Literal["intercept", "score", "p_w", "reached"]
 PREMISES = 100
-"""The default number of groundings of a rule whose premises are given; a hub can have a hundred thousand."""
+"""Default number of groundings per rule that are listed with their premises. A triple can have 100,000 groundings."""
 
 
 @dataclass(frozen=True)
 class Contribution(Record):
-    """A rule's part in the rules' log-odds.
+    """The contribution of one rule to the rules' log-odds.
 
     Attributes:
-        groundings: how many of its groundings conclude the triple.
-        broken: how many the triple would break as a premise; they count under the full blanket alone.
-        contribution: weight × groundings, or with `aggregate` "mean" weight × their share of all groundings.
-        premises: the premises of some of the groundings.
+        groundings: number of groundings that conclude the triple.
+        broken: number of groundings that the triple would violate if it were true, because it is a premise and the
+            hypothesis is false. Counted only with mln.blanket=full.
+        contribution: weight × (groundings - broken); with `aggregate` "mean", divided by their number over all rules.
+        premises: the premises of the first groundings, a tuple per grounding.
     """
 
     rule: str
@@ -34,30 +35,37 @@ class Contribution(Record):
     groundings: int
     broken: int
     contribution: float
-    premises: tuple[tuple[Names, ...], ...]
+    premises: tuple[tuple[NameTriple, ...], ...]
 
 
 @dataclass(frozen=True)
 class SimilarEntity(Record):
-    """An entity that is similar to one end of the triple and is known to have the same fact with the other end."""
+    """An entity that is similar to the head (or tail) and has the same known fact with the tail (or head).
+
+    Attributes:
+        entity: the similar entity.
+        similar_to: the head or tail of the explained triple.
+        similarity: cosine similarity of their vectors.
+        fact: the known fact: the explained triple with `entity` instead of `similar_to`.
+    """
 
     entity: str
     similar_to: str
     similarity: float
-    fact: Names
+    fact: NameTriple
 
 
 @dataclass(frozen=True)
 class Path(Record):
-    """A path from head to tail that carries a share of the neural model's score."""
+    """A path from head to tail, and its share of the neural model's score."""
 
-    path: tuple[Names, ...]
+    path: tuple[NameTriple, ...]
     share: float
 
 
 @dataclass(frozen=True)
-class Part(Record):
-    """A part of the calibrated log-odds: value × coefficient."""
+class LogOddsTerm(Record):
+    """A term of the calibrated log-odds: value × coefficient."""
 
     part: PartName
     value: float
@@ -67,39 +75,40 @@ class Part(Record):
 
 @dataclass(frozen=True)
 class Composition(Record):
-    """How the probability is composed.
+    """The terms of the calibrated log-odds.
 
     Attributes:
-        rules_alone: whether the neural model has no part in it.
-        log_odds: the sum of the parts.
+        rules_alone: whether only the rules determine the probability, without a neural score.
+        log_odds: the sum of the terms.
+        parts: the terms.
     """
 
     rules_alone: bool
     log_odds: float
-    parts: tuple[Part, ...]
+    parts: tuple[LogOddsTerm, ...]
 
 
 @dataclass(frozen=True)
 class Explanation(Record):
-    """Why a triple is probable or not.
+    """The explanation of a triple.
 
-    The rules' contributions and the base add up to the rules' log-odds.
+    The rules' log-odds are the base rate plus the contributions of the rules.
 
     Attributes:
-        q, p_w, known, held_out: see `Prediction`.
+        probability, q, p_w, known, held_out: see `Prediction`.
         log_odds: the rules' log-odds.
-        base: the log-odds of the relation's base rate.
-        reached: whether a rule reaches it.
-        forbidden: whether a constraint rules it out.
-        without_vector: its entities that the neural model cannot score.
-        rules: the rules that reach it, the largest contribution first.
-        neighbours: similar entities, where the neural model has some.
-        paths: paths that carry its score, where the neural model gives some.
-        calibration: how the probability is composed; a forbidden triple has probability zero all the same.
-        aggregate: how a rule's groundings are taken together.
+        base: the relation's base rate, as log-odds.
+        reached: whether a rule concludes the triple.
+        forbidden: whether a constraint excludes the triple.
+        without_vector: entities of the triple that the neural model cannot score.
+        rules: the rules that conclude the triple, largest contribution first.
+        neighbours: similar entities, if the neural model provides them.
+        paths: paths from head to tail, if the neural model provides them.
+        calibration: the terms of the probability; ignored if the triple is forbidden, since its probability is then 0.
+        aggregate: how the groundings of a rule are combined.
     """
 
-    triple: Names
+    triple: NameTriple
     probability: float
     q: float | None
     p_w: float
@@ -117,52 +126,52 @@ class Explanation(Record):
     aggregate: Literal["sum", "mean"]
 
 
-def explain(fitted: Fitted, head: str, relation: str, tail: str, premises: int = PREMISES) -> Explanation:
-    """Explains a triple; of each rule, the premises of at most so many groundings are given.
+def explain(fitted: FittedModel, head: str, relation: str, tail: str, premises: int = PREMISES) -> Explanation:
+    """Explain a triple. At most `premises` groundings per rule are listed with their premises.
 
-    The rules are grounded around this triple alone where that is possible.
+    If possible, only the groundings of this triple are computed.
     """
-    model, neural, triple = fitted.outcome.rule_model, fitted.outcome.neural, fitted.graph.numbers(head, relation, tail)
+    model, neural, triple = fitted.outcome.rule_model, fitted.outcome.neural, fitted.graph.encode(head, relation, tail)
     reasons = model.reasons(triple, premises)
-    sums = sum(reason.value * float(model.rules.weight[reason.rule]) for reason in reasons)
-    odds = float(model.log_odds_of(np.array([sums]), triple[[RELATION]])[0])
-    scores = model.scores_of(fitted.graph, triple, odds if reasons else None)
-    judged = fitted.judge(triple[None, :], scores)[0]
-    own = Reasons() if neural is None else neural.reasons(triple)
-    ends = [] if neural is None else [end for end in triple[[HEAD, TAIL]].tolist() if neural.unscorable[end]]
+    evidence = sum(reason.value * float(model.rules.weight[reason.rule]) for reason in reasons)
+    log_odds = float(model.log_odds_of(np.array([evidence]), triple[[RELATION]])[0])
+    scores = model.scores_of(fitted.graph, triple, log_odds if reasons else None)
+    prediction = fitted.predict_triples(triple[None, :], scores)[0]
+    neural_reasons = Reasons() if neural is None else neural.reasons(triple)
+    unscorable = [] if neural is None else [e for e in triple[[HEAD, TAIL]].tolist() if neural.unscorable[e]]
     entities, names = fitted.graph.entities.names, fitted.graph.names
     return Explanation(
-        triple=judged.triple,
-        probability=judged.probability,
-        q=judged.q,
-        p_w=judged.p_w,
-        log_odds=odds,
+        triple=prediction.triple,
+        probability=prediction.probability,
+        q=prediction.q,
+        p_w=prediction.p_w,
+        log_odds=log_odds,
         base=float(model.base[triple[RELATION]]),
-        known=judged.known,
-        held_out=judged.held_out,
+        known=prediction.known,
+        held_out=prediction.held_out,
         reached=bool(reasons),
         forbidden=bool(scores.forbidden(triple[None, :])[0]),
-        without_vector=tuple(entities[end] for end in dict.fromkeys(ends)),
+        without_vector=tuple(entities[e] for e in dict.fromkeys(unscorable)),
         rules=_contributions(fitted, reasons),
         neighbours=tuple(
             SimilarEntity(entities[n.entity], entities[n.similar_to], n.similarity, names(n.fact))
-            for n in own.neighbours
+            for n in neural_reasons.neighbours
         ),
-        paths=tuple(Path(tuple(names(step) for step in path.triples), path.share) for path in own.paths),
-        calibration=_composition(fitted, columns_of(neural, scores, triple[None, :])[0]),
+        paths=tuple(Path(tuple(names(step) for step in path.triples), path.share) for path in neural_reasons.paths),
+        calibration=_composition(fitted, calibration_features(neural, scores, triple[None, :])[0]),
         aggregate=model.aggregate,
     )
 
 
-def _contributions(fitted: Fitted, reasons: list[Reason]) -> tuple[Contribution, ...]:
-    """Each rule's part in a triple's log-odds, the largest first."""
+def _contributions(fitted: FittedModel, reasons: list[Reason]) -> tuple[Contribution, ...]:
+    """Return the contributions of the rules to a triple's log-odds, largest first."""
     rules, names = fitted.outcome.rule_model.rules, fitted.graph.names
     entries = [
         Contribution(
             rule=str(rules.rules[reason.rule]),
             weight=float(rules.weight[reason.rule]),
-            groundings=reason.groundings,
-            broken=reason.broken,
+            groundings=reason.n_groundings,
+            broken=reason.n_violated,
             contribution=float(reason.value * rules.weight[reason.rule]),
             premises=tuple(tuple(names(t) for t in premises) for premises in reason.premises),
         )
@@ -171,14 +180,14 @@ def _contributions(fitted: Fitted, reasons: list[Reason]) -> tuple[Contribution,
     return tuple(sorted(entries, key=lambda entry: -abs(entry.contribution)))
 
 
-def _composition(fitted: Fitted, columns: FloatArray) -> Composition:
-    """The parts of the regression that makes the probability."""
-    score, p_w, reached = columns.tolist()
-    alone = fitted.calibration.alone if np.isnan(score) else None
-    regression, rules_alone = alone or fitted.calibration, bool(np.isnan(score)) or fitted.outcome.neural is None
+def _composition(fitted: FittedModel, features: FloatArray) -> Composition:
+    """Return the terms of the calibrated log-odds, given the features of one triple."""
+    score, p_w, reached = features.tolist()
+    fallback = fitted.calibration.alone if np.isnan(score) else None
+    regression, rules_alone = fallback or fitted.calibration, bool(np.isnan(score)) or fitted.outcome.neural is None
     values: dict[PartName, float] = {"intercept": 1.0, "score": score, "p_w": p_w, "reached": reached}
     if rules_alone:
         del values["score"]
     terms = [(name, value, float(getattr(regression, name))) for name, value in values.items()]
-    parts = tuple(Part(name, value, coefficient, value * coefficient) for name, value, coefficient in terms)
+    parts = tuple(LogOddsTerm(name, value, coefficient, value * coefficient) for name, value, coefficient in terms)
     return Composition(rules_alone, sum(part.contribution for part in parts), parts)

@@ -1,4 +1,4 @@
-"""A run as files that other programs read: vectors, rules, and the graph with what it was missing."""
+"""Export of a run for other programs: vectors, rules, predictions and the completed graph."""
 
 import logging
 from collections.abc import Mapping
@@ -8,106 +8,133 @@ from pathlib import Path
 import numpy as np
 
 from plogicnet.graph import SPLITS, KnowledgeGraph, TripleSet
-from plogicnet.inference.fitted import Fitted
-from plogicnet.inference.output import TRIPLE, kind_of, table_of, triples_of, write_array, write_vectors, writing
-from plogicnet.inference.prediction import completions
-from plogicnet.neural.protocol import Table
+from plogicnet.inference.fitted import FittedModel
+from plogicnet.inference.output import (
+    TRIPLE,
+    open_table_writer,
+    prediction_table,
+    resolve_format,
+    triple_table,
+    write_array,
+    write_vectors,
+)
+from plogicnet.inference.prediction import iter_missing
+from plogicnet.neural.protocol import ParameterTable
 from plogicnet.rules import RuleTable, Statement
 from plogicnet.support.errors import InputError
 from plogicnet.support.files import write_text
-from plogicnet.support.progress import Progress, silent
+from plogicnet.support.progress import Progress, no_progress
 
 log = logging.getLogger(__name__)
 PARTS = ("vectors", "rules", "predictions")
-AT_ONCE = 1 << 18
+"""The parts of a run that can be exported."""
+CHUNK_TRIPLES = 1 << 18
+"""Number of triples written at once."""
 
 
 @dataclass(frozen=True)
-class Choice:
-    """What is exported, and how.
+class ExportOptions:
+    """Options of an export.
 
     Attributes:
-        parts: of vectors, rules and predictions.
-        min_probability: the missing facts of at least this probability are predictions.
-        all_pairs: whether they are looked for among all pairs of entities.
-        kind: the format of predictions.
-        fixed: whether weights are written so that `--rules` keeps them, not only starts from them.
+        parts: the parts to export, any of `PARTS`.
+        min_probability: minimum probability of exported predictions.
+        all_pairs: whether every pair of entities is a candidate. Otherwise the candidates of a relation are all
+            combinations of its heads and tails in train, and the triples that rules conclude.
+        file_format: file format of the predictions: "tsv", "csv", "jsonl", "parquet" or "nt".
+        fixed_weights: whether rules.txt marks all weights as fixed, so that `train --rules rules.txt` keeps them.
+            Otherwise it marks only those that were fixed in the run.
     """
 
     parts: tuple[str, ...] = PARTS
     min_probability: float = 0.5
     all_pairs: bool = False
-    kind: str = "tsv"
-    fixed: bool = False
+    file_format: str = "tsv"
+    fixed_weights: bool = False
 
 
-def export(f: Fitted, out: Path, choice: Choice, progress: Progress = silent) -> dict[str, object]:
-    """Writes the chosen parts into a directory, which is made; returns what was written."""
-    for part in choice.parts:
+def export(
+    fitted: FittedModel, out: Path, options: ExportOptions, progress: Progress = no_progress
+) -> dict[str, object]:
+    """Write the selected parts to a new or empty directory.
+
+    Return a summary by part: the shape of each table of vectors, the number of rules, the number of predictions, and
+    the number of triples in the completed graph.
+    """
+    for part in options.parts:
         if part not in PARTS:
-            raise InputError(f"parts: {part!r} is not allowed; any of {', '.join(PARTS)}")
-    kind_of(Path("predictions"), choice.kind)
-    neural, vectors = f.outcome.neural, "vectors" in choice.parts
-    tables = neural.tables() if neural is not None and vectors else {}
-    if vectors and not tables:
-        if len(choice.parts) == 1:
-            raise InputError("this run has no vectors to export")
-        log.warning("this run has no vectors to export; the other parts are written")
+            raise InputError(f"--parts: unknown part {part!r}. Use {', '.join(PARTS[:-1])} or {PARTS[-1]}.")
+    resolve_format(Path("predictions"), options.file_format)  # raises InputError for an unknown format
+    neural, with_vectors = fitted.outcome.neural, "vectors" in options.parts
+    tables = neural.tables() if neural is not None and with_vectors else {}
+    if with_vectors and not tables:
+        if len(options.parts) == 1:
+            raise InputError("this run has no vectors to export. Use --parts rules,predictions.")
+        log.warning("this run has no vectors, so only the other parts are exported")
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(f"{out}: cannot be made: {error.strerror}") from None
+        raise InputError(f"{out}: cannot create the directory: {error.strerror}") from None
     if any(out.iterdir()):
-        raise InputError(f"{out}: the directory is not empty; name a new one")
+        raise InputError(f"{out}: the directory is not empty. Use a new directory.")
     try:
-        written: dict[str, object] = {}
+        summary: dict[str, object] = {}
         if tables:
-            written["vectors"] = export_tables(tables, f.graph, out)
-        if "rules" in choice.parts:
-            rules = f.outcome.rule_model.rules.by_weight().joined(f.outcome.rule_model.constraints)
-            written["rules"] = export_rules(rules, out / "rules.txt", choice.fixed)
-        if "predictions" in choice.parts:
-            written["predictions"] = export_graph(f, out, choice, progress)
+            summary["vectors"] = export_tables(tables, fitted.graph, out)
+        if "rules" in options.parts:
+            rules = fitted.outcome.rule_model.rules.by_weight().concat(fitted.outcome.rule_model.constraints)
+            summary["rules"] = export_rules(rules, out / "rules.txt", options.fixed_weights)
+        if "predictions" in options.parts:
+            summary["predictions"] = export_predictions(fitted, out, options, progress)
     except BaseException:
         for file in out.iterdir():
-            file.unlink()  # a part of it is of no use, and would be in the way of the next attempt
+            file.unlink()  # the next attempt needs an empty directory
         raise
-    return written
+    return summary
 
 
-def export_tables(tables: Mapping[str, Table], graph: KnowledgeGraph, out: Path) -> dict[str, list[int]]:
-    """Writes every table as .npy, and those of entities and relations as TSV with names too; returns their shapes."""
+def export_tables(tables: Mapping[str, ParameterTable], graph: KnowledgeGraph, out: Path) -> dict[str, list[int]]:
+    """Write every table as .npy, and tables of entities or relations also as TSV with names. Return the shapes."""
     names = {"entity": graph.entities.names, "relation": graph.relations.names}
     for name, table in tables.items():
         write_array(table.values, out / f"{name}.npy")
-        if table.rows is not None:
-            write_vectors(table.values, names[table.rows], out / f"{name}.tsv")
+        if table.row_kind is not None:
+            write_vectors(table.values, names[table.row_kind], out / f"{name}.tsv")
     return {name: list(table.values.shape) for name, table in tables.items()}
 
 
-def export_rules(rules: RuleTable, file: Path, fixed: bool = False) -> int:
-    """Writes the rules in the rule syntax, each with its weight to start from, or to keep; returns their number."""
+def export_rules(rules: RuleTable, file: Path, fixed_weights: bool = False) -> int:
+    """Write the rules with their weights in the rule syntax. Return the number of rules."""
     lines = []
     for row, (rule, weight) in enumerate(zip(rules.rules, rules.weight.tolist(), strict=True)):
-        own = None if rule.negated or np.isnan(weight) else weight
-        lines.append(f"{Statement(rule, own, own is not None and (fixed or bool(rules.fixed[row])), row + 1)}\n")
+        value = None if rule.negated or np.isnan(weight) else weight
+        lines.append(
+            f"{Statement(rule, value, value is not None and (fixed_weights or bool(rules.fixed[row])), row + 1)}\n"
+        )
     write_text(file, "".join(lines))
     return len(rules)
 
 
-def export_graph(f: Fitted, out: Path, choice: Choice, progress: Progress = silent) -> dict[str, int]:
-    """Two graph files: the predictions with their probabilities, and all known triples followed by the predictions."""
-    graph, known = f.graph, np.concatenate([f.graph.split(s) for s in SPLITS])
+def export_predictions(
+    fitted: FittedModel, out: Path, options: ExportOptions, progress: Progress = no_progress
+) -> dict[str, int]:
+    """Write two files: the predictions, and the completed graph. Return the number of triples in each file.
+
+    The completed graph contains the triples of all splits and the predictions.
+    """
+    graph, known = fitted.graph, np.concatenate([fitted.graph.split(s) for s in SPLITS])
     facts = TripleSet.of(known, len(graph.entities))
     counts = {"predictions": 0, "completed": len(facts)}
-    files = (out / f"{name}.{choice.kind}" for name in counts)
-    with writing(next(files)) as predictions, writing(next(files), tuple(TRIPLE)) as completed:
-        for start in range(0, len(facts), AT_ONCE):
-            completed(triples_of(graph, facts.triples[start : start + AT_ONCE]))
-        for judged in completions(f, lambda: choice.min_probability, choice.all_pairs, progress):
-            predictions(table_of(judged, graph))
-            new = ~facts.contains(judged.triples)
-            completed(triples_of(graph, judged.triples[new]))
-            counts["predictions"] += len(judged)
+    with (
+        open_table_writer(out / f"predictions.{options.file_format}") as write_predictions,
+        open_table_writer(out / f"completed.{options.file_format}", tuple(TRIPLE)) as write_completed,
+    ):
+        for start in range(0, len(facts), CHUNK_TRIPLES):
+            write_completed(triple_table(graph, facts.triples[start : start + CHUNK_TRIPLES]))
+        for batch in iter_missing(fitted, lambda: options.min_probability, options.all_pairs, progress):
+            write_predictions(prediction_table(batch, graph))
+            new = ~facts.contains(batch.triples)
+            write_completed(triple_table(graph, batch.triples[new]))
+            counts["predictions"] += len(batch)
             counts["completed"] += int(new.sum())
     return counts

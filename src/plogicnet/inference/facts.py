@@ -1,4 +1,4 @@
-"""Facts that training never saw, also about entities that it never saw."""
+"""Facts added to a trained model, including facts about new entities."""
 
 import logging
 from collections.abc import Sequence
@@ -9,42 +9,46 @@ from typing import Any
 import numpy as np
 
 from plogicnet.graph import HEAD, RELATION, TAIL, TripleSet, add_facts
-from plogicnet.inference.fitted import Fitted
+from plogicnet.inference.fitted import FittedModel
 
 log = logging.getLogger(__name__)
-NAMED = 3
-"""So many are named in a message."""
+MAX_NAMES = 3
+"""Maximum number of names in a message."""
 
 
-def with_facts(fitted: Fitted, facts: Any) -> Fitted:
-    """A trained model in its graph with more facts: a file of triples, a data frame, or rows of three names.
+def with_facts(fitted: FittedModel, facts: Any) -> FittedModel:
+    """Return the model with facts added to its graph. `facts` is a file, a data frame, or rows of three names.
 
-    Nothing is learned from them: weights, base rates, the neural model's parameters and calibration stay. Rules are
-    grounded in the larger graph when they are first asked, around one triple alone for an explanation.
+    Nothing is trained: rule weights, base rates, the neural model and the calibration stay the same. The rules are
+    grounded in the larger graph when they are first used. An explanation grounds only the rules of its triple.
     """
-    what = str(facts) if isinstance(facts, str | Path) else "facts"
+    source = str(facts) if isinstance(facts, str | Path) else "facts"
     graph, outcome = add_facts(fitted.graph, facts), fitted.outcome
-    model = outcome.rule_model.within(graph)
+    model = outcome.rule_model.bind(graph)
     neural = None if outcome.neural is None else outcome.neural.bind(graph)
-    new = [] if neural is None else graph.entities.take(np.flatnonzero(neural.unscorable))
-    if new:
-        log.warning("%s: judged by rules alone, since the neural model cannot score them: %s", what, _listed(new))
+    unscorable = [] if neural is None else graph.entities.take(np.flatnonzero(neural.unscorable))
+    if unscorable:
+        log.warning(
+            "%s: the neural model cannot score these entities, so only rules predict their facts: %s",
+            source,
+            _first_names(unscorable),
+        )
     before = TripleSet.of(fitted.graph.train, len(graph.entities))
     added = graph.observed.triples[~before.contains(graph.observed.triples)]
-    loops = added[(added[:, HEAD] == added[:, TAIL]) & model.irreflexive(graph)[added[:, RELATION]]]
+    loops = added[(added[:, HEAD] == added[:, TAIL]) & model.irreflexive_relations(graph)[added[:, RELATION]]]
     if len(loops):
-        shown = _listed(["{1}({0}, {2})".format(*graph.names(triple)) for triple in loops])
-        log.warning("%s: a constraint speaks against it, but it is taken as true: %s", what, shown)
+        excluded = _first_names(["{1}({0}, {2})".format(*graph.names(triple)) for triple in loops])
+        log.warning("%s: these facts were added although a constraint excludes them: %s", source, excluded)
     outcome = replace(
         outcome,
         neural=neural,
         rule_model=model,
-        hidden_q=np.empty(0),  # for the old hidden triples; there are others now
+        hidden_q=np.empty(0),  # the old values belong to other hidden triples
         accepted=np.empty(0, dtype=bool),
     )
     return replace(fitted, graph=graph, outcome=outcome, added=fitted.added + len(added))
 
 
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
-    return ", ".join(names[:NAMED]) + more
+def _first_names(names: Sequence[str]) -> str:
+    more = f" and {len(names) - MAX_NAMES:,} more" if len(names) > MAX_NAMES else ""
+    return ", ".join(names[:MAX_NAMES]) + more

@@ -1,4 +1,4 @@
-"""A trained model as data, and the one place where a probability is made of what its two halves say."""
+"""A trained model, and the computation of its probabilities from neural and rule scores."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -10,36 +10,42 @@ import torch
 from scipy import special
 
 from plogicnet.config import Config
-from plogicnet.evaluation.calibration import AT_ONCE, Calibration, calibrate_twice, columns_of, sample
-from plogicnet.evaluation.orders import Combination, Scored
-from plogicnet.graph import HEAD, RELATION, SIDES, TAIL, Answers, BoolArray, FloatArray, IntArray, KnowledgeGraph
-from plogicnet.inference.examples import Example, Names, examples_of
+from plogicnet.evaluation.calibration import (
+    CHUNK_ROWS,
+    Calibration,
+    calibrate_with_fallback,
+    calibration_features,
+    sample,
+)
+from plogicnet.evaluation.orders import CandidateScores, CombinedOrder
+from plogicnet.graph import HEAD, RELATION, SIDES, TAIL, AnswerIndex, BoolArray, FloatArray, IntArray, KnowledgeGraph
+from plogicnet.inference.examples import Example, NameTriple, examples_of
 from plogicnet.inference.held_out import HELD_OUT, HeldOut
 from plogicnet.mln import RuleScores, probability
 from plogicnet.rules import Rule
-from plogicnet.support.errors import InputError, many
+from plogicnet.support.errors import InputError, pluralize
 from plogicnet.support.records import Record
 from plogicnet.systems.system import system_of
 from plogicnet.training.selection import tie_breaker
 from plogicnet.training.state import Outcome
 
 log = logging.getLogger(__name__)
-FEW = 50
-"""Probabilities that are calibrated on fewer triples are not to be relied on."""
+MIN_VALID_TRIPLES = 50
+"""Calibration on fewer validation triples is unreliable."""
 
 
 @dataclass(frozen=True)
 class Prediction(Record):
-    """One judged triple, in names.
+    """The prediction for one triple, with names.
 
     Attributes:
-        probability: calibrated on validation triples; cautious, for a true fact that neither train nor valid holds
-            counted as wrong there.
-        q: the neural model's own probability; None without a neural model, and where it cannot score an entity.
-        p_w: the rules' own probability.
-        known: whether it is a training triple.
-        in_hidden: whether a rule concludes it from training triples.
-        held_out: valid or test, where that split holds it back from training.
+        probability: probability calibrated on validation triples. It is cautious, because true facts that are not in
+            train or valid counted as false during calibration.
+        q: probability of the neural model; None without a neural model, or if the model cannot score an entity.
+        p_w: probability of the rules.
+        known: whether the triple is a training triple.
+        in_hidden: whether a rule concludes the triple from training triples, and it is not a training triple.
+        held_out: "valid" or "test" if that split contains the triple and train does not; otherwise None.
     """
 
     head: str
@@ -53,25 +59,25 @@ class Prediction(Record):
     held_out: str | None = None
 
     @property
-    def triple(self) -> Names:
+    def triple(self) -> NameTriple:
         """Head, relation, tail."""
         return self.head, self.relation, self.tail
 
 
 @dataclass(frozen=True)
-class Judged:
-    """Judged triples in columns.
+class PredictionBatch:
+    """Predictions for many triples, as arrays with one row per triple.
 
     Attributes:
-        probability: the calibrated probability; zero for what a constraint rules out.
-        score: the neural model's score (logit q); zeros without a neural model, NaN where it cannot score an entity.
-        q: the neural model's own probability; NaN without a neural model, and where it cannot score an entity.
-        log_odds: the rules' log-odds.
-        base: the log-odds of the relation's base rate.
-        reached: whether a rule reaches the triple.
-        known: whether it is a training triple.
-        held_out: which split holds it back from training, as a number in `HELD_OUT`.
-        forbidden: whether a constraint rules it out.
+        probability: calibrated probability; zero if a constraint excludes the triple.
+        score: score of the neural model (logit q); 0 without a neural model, NaN if the model cannot score an entity.
+        q: probability of the neural model; NaN without a neural model, or if the model cannot score an entity.
+        log_odds: log-odds of the rules.
+        base: the relation's base rate, as log-odds.
+        reached: whether a rule concludes the triple.
+        known: whether the triple is a training triple.
+        held_out: the code of the held-out split that contains the triple, an index into `HELD_OUT`.
+        forbidden: whether a constraint excludes the triple.
     """
 
     triples: IntArray
@@ -90,121 +96,126 @@ class Judged:
 
     @property
     def p_w(self) -> FloatArray:
-        """The rules' own probability."""
+        """Probability of the rules."""
         return probability(self.log_odds)
 
     @property
     def in_hidden(self) -> BoolArray:
-        """Whether a rule concludes it from training triples."""
+        """Whether a rule concludes the triple from training triples, and it is not a training triple."""
         return self.reached & ~self.known
 
-    def take(self, rows: IntArray | BoolArray) -> "Judged":
-        """Some of the rows, in the order given."""
-        return Judged(**{column: values[rows] for column, values in vars(self).items()})
+    def take(self, rows: IntArray | BoolArray) -> "PredictionBatch":
+        """Return the selected rows, in the given order."""
+        return PredictionBatch(**{column: values[rows] for column, values in vars(self).items()})
 
     @classmethod
-    def joined(cls, parts: "Sequence[Judged]") -> "Judged":
-        """The rows of all parts, of which there is at least one."""
-        return cls(*(np.concatenate(column) for column in zip(*(vars(part).values() for part in parts), strict=True)))
+    def concat(cls, batches: "Sequence[PredictionBatch]") -> "PredictionBatch":
+        """Concatenate the rows of one or more batches."""
+        return cls(*(np.concatenate(column) for column in zip(*(vars(b).values() for b in batches), strict=True)))
 
-    def order(self, ties: Combination, within: IntArray | None = None) -> IntArray:
-        """The rows from the most probable to the least, equals by `ties` and then by number; within groups if given."""
-        on = torch.from_numpy
-        scored = Scored(on(self.score), on(self.base), on(self.log_odds - self.base), on(self.reached))
-        by = [np.where(self.forbidden, -np.inf, level.numpy()) for level in ties.levels(scored)]
+    def order(self, ties: CombinedOrder, within: IntArray | None = None) -> IntArray:
+        """Return the row indices that sort by decreasing probability, then by `ties`, then by relation, head and tail.
+
+        With `within`, the group of each row, the rows are sorted by group first.
+        """
+        tensor = torch.from_numpy
+        scores = CandidateScores(
+            tensor(self.score), tensor(self.base), tensor(self.log_odds - self.base), tensor(self.reached)
+        )
+        sort_keys = [np.where(self.forbidden, -np.inf, key.numpy()) for key in ties.sort_keys(scores)]
         keys = [self.triples[:, TAIL], self.triples[:, HEAD], self.triples[:, RELATION]]
-        keys += [-level for level in reversed(by)] + [self.forbidden, -self.probability]
+        keys += [-key for key in reversed(sort_keys)] + [self.forbidden, -self.probability]
         return np.lexsort(keys if within is None else [*keys, within])
 
 
 @dataclass(frozen=True)
-class Fitted:
-    """A trained model: the graph, what EM left behind, and the calibration; with what is derived from them.
+class FittedModel:
+    """A trained model: the graph, the result of EM and the calibration, with cached lookups.
 
     Attributes:
-        candidates: how many rules were counted when they were mined.
-        ties: pLogicNet*'s order, which decides between equal probabilities.
-        added: how many facts were added since training.
+        candidates: number of candidate rules that mining counted.
+        ties: the order of triples with equal probability, that of pLogicNet*.
+        added: number of facts added since training.
     """
 
     graph: KnowledgeGraph
     outcome: Outcome
     calibration: Calibration
     candidates: int
-    ties: Combination
+    ties: CombinedOrder
     added: int = 0
 
     @classmethod
     def of(
         cls, graph: KnowledgeGraph, config: Config, outcome: Outcome, calibration: Calibration, candidates: int
-    ) -> "Fitted":
-        """The trained model of a run."""
+    ) -> "FittedModel":
+        """Create the trained model of a run."""
         return cls(graph, outcome, calibration, candidates, tie_breaker(config, outcome.lambda_))
 
     @cached_property
     def rules(self) -> RuleScores:
-        """The rule model's answers."""
+        """The scores of the rule model."""
         return self.outcome.rule_model.scores(self.graph)
 
     @cached_property
-    def known(self) -> Mapping[str, Answers]:
-        """The training triples' answers to every query, by side."""
-        return {side: self.graph.known(["train"], side) for side in SIDES}
+    def known(self) -> Mapping[str, AnswerIndex]:
+        """The lookup of known answers, by missing side."""
+        return {side: self.graph.answer_index(["train"], side) for side in SIDES}
 
     @cached_property
     def held_out(self) -> HeldOut:
-        """The facts of valid and of test that train does not hold."""
+        """The triples of valid and test that are not in train."""
         return HeldOut.of(self.graph)
 
     @cached_property
-    def hidden(self) -> Answers:
-        """The tails that rules conclude, for every head and relation."""
-        return Answers.of(self.outcome.rule_model.hidden, len(self.graph.entities), "tail")
+    def hidden(self) -> AnswerIndex:
+        """The lookup of the tails of hidden triples, by head and relation."""
+        return AnswerIndex.of(self.outcome.rule_model.hidden, len(self.graph.entities), "tail")
 
     def probabilities(self, triples: IntArray) -> FloatArray:
-        """Two columns: the calibrated probability of triples, and the uncalibrated one: q, else p_w."""
+        """Return two columns: calibrated and uncalibrated probability (q, or p_w without a neural model)."""
         columns = np.zeros((len(triples), 2))
-        for at in range(0, len(triples), AT_ONCE):  # a judgement holds much more than its probability
-            judged, to = self.judged(triples[at : at + AT_ONCE]), columns[at : at + AT_ONCE]
-            to[:, 0] = judged.probability
-            to[:, 1] = np.where(judged.reached, judged.p_w, 0.0) if self.outcome.neural is None else judged.q
+        for start in range(0, len(triples), CHUNK_ROWS):  # a batch takes much more memory than its probabilities
+            batch, rows = self.predict_batch(triples[start : start + CHUNK_ROWS]), columns[start : start + CHUNK_ROWS]
+            rows[:, 0] = batch.probability
+            rows[:, 1] = np.where(batch.reached, batch.p_w, 0.0) if self.outcome.neural is None else batch.q
         return columns
 
-    def judged(self, triples: IntArray, rules: RuleScores | None = None) -> Judged:
-        """Judges triples, in their order. This is the one place where a probability is made.
+    def predict_batch(self, triples: IntArray, rules: RuleScores | None = None) -> PredictionBatch:
+        """Predict triples, in the given order. All predicted probabilities come from this method.
 
         Args:
-            triples: what to judge.
-            rules: what the rules say of them, where that is known without the whole network.
+            triples: the triples to predict.
+            rules: rule scores of these triples. By default, all rules are grounded to compute them.
         """
         rules = rules or self.rules
-        columns = columns_of(self.outcome.neural, rules, triples)
+        features = calibration_features(self.outcome.neural, rules, triples)
         forbidden = rules.forbidden(triples)
-        odds, reached = rules.of_triples(triples)
-        score = columns[:, 0]
-        return Judged(
+        log_odds, reached = rules.of_triples(triples)
+        score = features[:, 0]
+        return PredictionBatch(
             triples=triples,
-            probability=np.where(forbidden, 0.0, self.calibration.probability(columns)),
+            probability=np.where(forbidden, 0.0, self.calibration.probability(features)),
             score=score,
             q=np.full(len(score), np.nan) if self.outcome.neural is None else np.asarray(special.expit(score)),
-            log_odds=odds,
+            log_odds=log_odds,
             base=rules.base[triples[:, RELATION]],
             reached=reached,
             known=self.graph.observed.contains(triples),
-            held_out=self.held_out.numbers(triples),
+            held_out=self.held_out.codes(triples),
             forbidden=forbidden,
         )
 
-    def judge(self, triples: IntArray, rules: RuleScores | None = None) -> list[Prediction]:
-        """The same, in names."""
-        return predictions(self.judged(triples, rules), self.graph)
+    def predict_triples(self, triples: IntArray, rules: RuleScores | None = None) -> list[Prediction]:
+        """Predict triples like `predict_batch`, and return the predictions with names."""
+        return predictions(self.predict_batch(triples, rules), self.graph)
 
-    def nothing(self) -> Judged:
-        """No triple, judged."""
-        return self.judged(self.graph.train[:0])
+    def empty_batch(self) -> PredictionBatch:
+        """Return a batch without rows."""
+        return self.predict_batch(self.graph.train[:0])
 
-    def examples(self, rule: Rule, most: int) -> list[Example]:
-        """Some groundings of a rule of this model; none of a constraint, or where memory cannot hold all groundings."""
+    def examples(self, rule: Rule, max_examples: int) -> list[Example]:
+        """Return groundings of a rule; an empty list for constraints, or if the groundings exceed the memory limit."""
         model = self.outcome.rule_model
         if rule not in model.rules.rules:
             return []
@@ -212,27 +223,33 @@ class Fitted:
             groundings = model.groundings
         except InputError:
             return []
-        return examples_of(self.graph, groundings, model.rules.rules.index(rule), most, self.held_out)
+        return examples_of(self.graph, groundings, model.rules.rules.index(rule), max_examples, self.held_out)
 
 
 def fit_calibration(graph: KnowledgeGraph, config: Config, outcome: Outcome) -> Calibration:
-    """Fits what makes probabilities of scores, on validation triples and their corruptions."""
+    """Fit the calibration on validation triples and their corruptions."""
     scores = outcome.rule_model.scores(graph)
-    if 0 < len(graph.valid) < FEW:
-        few = many(len(graph.valid), "validation triple")
-        log.warning("only %s: λ, probabilities and figures on valid are rough; %d or more are better", few, FEW)
+    if 0 < len(graph.valid) < MIN_VALID_TRIPLES:
+        count = pluralize(len(graph.valid), "validation triple")
+        log.warning(
+            "the graph has only %s, so λ, probabilities and metrics on valid are unreliable. Use %d or more.",
+            count,
+            MIN_VALID_TRIPLES,
+        )
     labels = sample(graph, "valid", ["train", "valid"], config.seed)
-    labels = labels.take(~scores.forbidden(labels.triples))  # these are not judged by the regression
-    columns = columns_of(outcome.neural, scores, labels.triples)
+    labels = labels.take(
+        ~scores.forbidden(labels.triples)
+    )  # triples that a constraint excludes have probability 0, whatever the regression gives
+    features = calibration_features(outcome.neural, scores, labels.triples)
     if not system_of(config).rules_predict:
-        columns[:, 1:] = 0.0
-    return calibrate_twice(columns, labels)
+        features[:, 1:] = 0.0
+    return calibrate_with_fallback(features, labels)
 
 
-def predictions(judged: Judged, graph: KnowledgeGraph) -> list[Prediction]:
-    """Judged triples one by one, in names."""
-    columns = (judged.probability, judged.q, judged.p_w, judged.known, judged.in_hidden, judged.held_out)
-    rows = zip(judged.triples, *(column.tolist() for column in columns), strict=True)
+def predictions(batch: PredictionBatch, graph: KnowledgeGraph) -> list[Prediction]:
+    """Convert a batch to a list of predictions with names."""
+    columns = (batch.probability, batch.q, batch.p_w, batch.known, batch.in_hidden, batch.held_out)
+    rows = zip(batch.triples, *(column.tolist() for column in columns), strict=True)
     return [
         Prediction(*graph.names(triple), p, None if np.isnan(q) else q, p_w, known, hidden, HELD_OUT[held_out])
         for triple, p, q, p_w, known, hidden, held_out in rows

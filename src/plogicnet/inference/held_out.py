@@ -1,4 +1,4 @@
-"""Which split holds a triple back from training."""
+"""Lookup of the held-out split (valid or test) that contains a triple."""
 
 from dataclasses import dataclass
 
@@ -7,16 +7,16 @@ import numpy as np
 from plogicnet.graph import IntArray, KnowledgeGraph, TripleSet
 
 HELD_OUT = (None, "valid", "test")
-"""The splits by number; 0: no split holds the triple out."""
+"""The held-out split by code. Code 0 means that the triple is not held out."""
 
 
 @dataclass(frozen=True)
 class HeldOut:
-    """The facts of valid and of test that train does not hold.
+    """The triples of valid and test that are not in train.
 
     Example:
         >>> graph = KnowledgeGraph.from_names([("a", "r", "b")], [("a", "r", "b")], [("b", "r", "a")])
-        >>> [HELD_OUT[number] for number in HeldOut.of(graph).numbers(np.concatenate([graph.train, graph.test]))]
+        >>> [HELD_OUT[code] for code in HeldOut.of(graph).codes(np.concatenate([graph.train, graph.test]))]
         [None, 'test']
     """
 
@@ -25,10 +25,10 @@ class HeldOut:
 
     @classmethod
     def of(cls, graph: KnowledgeGraph) -> "HeldOut":
-        """Those of a graph."""
+        """Collect the held-out triples of a graph."""
         kept = [split[~graph.observed.contains(split)] for split in (graph.valid, graph.test)]
         return cls(*(TripleSet.of(split, len(graph.entities)) for split in kept))
 
-    def numbers(self, triples: IntArray) -> IntArray:
-        """For each triple, the number in `HELD_OUT` of the split that holds it."""
+    def codes(self, triples: IntArray) -> IntArray:
+        """Return the code of each triple, an index into `HELD_OUT`."""
         return np.select([self.valid.contains(triples), self.test.contains(triples)], [1, 2], 0)

@@ -1,4 +1,4 @@
-"""What a trained model answers: the best answers to queries, and all that a graph is missing."""
+"""Prediction: the most probable answers to queries, and the missing facts of a graph."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -9,38 +9,41 @@ import torch
 from scipy import special
 
 from plogicnet.evaluation.candidates import Queries
-from plogicnet.evaluation.orders import ByProbability
+from plogicnet.evaluation.orders import ProbabilityOrder
 from plogicnet.evaluation.top import top_k
-from plogicnet.graph import HEAD, OPEN, RELATION, SIDES, TAIL, IntArray, KnowledgeGraph, Side, TripleSet, triple_keys
-from plogicnet.inference.fitted import Fitted, Judged
+from plogicnet.graph import HEAD, MISSING, RELATION, SIDES, TAIL, IntArray, KnowledgeGraph, Side, TripleSet, triple_keys
+from plogicnet.inference.fitted import FittedModel, PredictionBatch
 from plogicnet.support import memory
 from plogicnet.support.errors import InputError
-from plogicnet.support.progress import Progress, silent
+from plogicnet.support.progress import Progress, no_progress
 
-AT_ONCE = 1 << 19
-"""So many candidates are scored, and at most so many judged, at once, where memory allows it."""
+CHUNK_CANDIDATES = 1 << 19
+"""Maximum number of candidates scored at once, if memory allows it."""
 CANDIDATE_BYTES = 500
-"""What one takes, were all of them judged and written."""
-MARGIN = 16
-"""So many more than asked for are judged: all-with-all kernels round differently from single scores."""
-SLACK = 1e-3
-"""A candidate's score may be so much too low, absolutely and relatively, and it is judged all the same."""
+"""Memory per candidate if all of them are predicted and written."""
+N_EXTRA_CANDIDATES = 16
+"""Number of candidates per query that are predicted in addition to `top`.
+
+The ranking that selects candidates rounds scores differently from the prediction.
+"""
+SCORE_TOLERANCE = 1e-3
+"""Absolute and relative tolerance of the score threshold, for the same reason as `N_EXTRA_CANDIDATES`."""
 ALMOST_ONE = 1 - 2**-53
-"""The highest probability below one."""
+"""The largest probability below one."""
 
 
-def at_once() -> int:
-    """How many candidates are taken together, by what is free.
+def chunk_size() -> int:
+    """Return the number of candidates to process at once, given the free memory.
 
     Example:
-        >>> at_once() <= AT_ONCE
+        >>> chunk_size() <= CHUNK_CANDIDATES
         True
     """
-    return max(1, min(AT_ONCE, memory.free_bytes() // 2 // CANDIDATE_BYTES))
+    return max(1, min(CHUNK_CANDIDATES, memory.free_bytes() // 2 // CANDIDATE_BYTES))
 
 
 def query_of(graph: KnowledgeGraph, head: str | None, relation: str | None, tail: str | None) -> IntArray:
-    """A query in numbers, as one row; what is not given is open.
+    """Return a query as one row of ids; the part that is None becomes `MISSING`.
 
     Example:
         >>> query_of(KnowledgeGraph.from_names([("anna", "knows", "ben")]), "anna", "knows", None)
@@ -48,207 +51,227 @@ def query_of(graph: KnowledgeGraph, head: str | None, relation: str | None, tail
     """
     names = (head, relation, tail)
     if names.count(None) > 1:
-        raise InputError("leave one of head, relation and tail open, not more")
+        raise InputError("at most one of head, relation and tail can be missing in a query")
     vocabularies = (graph.entities, graph.relations, graph.entities)
-    numbers = [OPEN if name is None else v.id(name) for name, v in zip(names, vocabularies, strict=True)]
-    return np.array([numbers], dtype=np.int64)
+    ids = [MISSING if name is None else v.id(name) for name, v in zip(names, vocabularies, strict=True)]
+    return np.array([ids], dtype=np.int64)
 
 
-def answers(
-    f: Fitted,
+def iter_answers(
+    fitted: FittedModel,
     queries: IntArray,
     top: int = 10,
     include_known: bool = False,
     batch_memory_mb: int = 0,
-    progress: Progress = silent,
-) -> Iterator[tuple[IntArray, Judged]]:
-    """The most probable answers to each query (a triple with one part OPEN), some queries at a time, in their order.
+    progress: Progress = no_progress,
+) -> Iterator[tuple[IntArray, PredictionBatch]]:
+    """Yield the most probable answers in batches, in the order of the queries (triples with one part `MISSING`).
 
-    Of all entities the best by one all-with-all comparison are judged; of relations, all are.
+    Each batch comes with the index of each answer's query. If an entity is missing, a fast ranking selects the entities
+    to predict. If the relation is missing, all relations are predicted.
     """
     if top < 1:
-        raise InputError(f"top: {top} answers cannot be given; ask for 1 or more")
-    if len(queries) and np.any((queries == OPEN).sum(axis=1) != 1):
-        raise InputError("a query has exactly one open part of head, relation and tail")
-    k = min(top + MARGIN, len(f.graph.entities))
-    widest = max(k, len(f.graph.relations) * bool(np.any(queries[:, RELATION] == OPEN)))
-    step = max(1, at_once() // widest)
-    with progress("answering, queries", len(queries)) as advance:
+        raise InputError(f"top must be at least 1, got {top}")
+    if len(queries) and np.any((queries == MISSING).sum(axis=1) != 1):
+        raise InputError("exactly one of head, relation and tail must be missing in a query")
+    k = min(top + N_EXTRA_CANDIDATES, len(fitted.graph.entities))
+    max_candidates = max(k, len(fitted.graph.relations) * bool(np.any(queries[:, RELATION] == MISSING)))
+    step = max(1, chunk_size() // max_candidates)
+    with progress("answering queries", len(queries)) as advance:
         for start in range(0, len(queries), step):
-            part = queries[start : start + step]
-            found = [_relations(f, part, include_known)]
-            found += [_entities(f, part, side, k, include_known, batch_memory_mb) for side in SIDES]
-            owner, triples = (np.concatenate(columns) for columns in zip(*found, strict=True))
-            judged = f.judged(triples)
-            order = judged.order(f.ties, owner)
-            owner = owner[order]
-            first = np.arange(len(owner)) - np.searchsorted(owner, owner) < top
-            yield start + owner[first], judged.take(order[first])
-            advance(len(part))
+            chunk = queries[start : start + step]
+            candidates = [_relation_candidates(fitted, chunk, include_known)]
+            candidates += [_entity_candidates(fitted, chunk, side, k, include_known, batch_memory_mb) for side in SIDES]
+            query, triples = (np.concatenate(columns) for columns in zip(*candidates, strict=True))
+            batch = fitted.predict_batch(triples)
+            order = batch.order(fitted.ties, query)
+            query = query[order]
+            in_top = np.arange(len(query)) - np.searchsorted(query, query) < top
+            yield start + query[in_top], batch.take(order[in_top])
+            advance(len(chunk))
 
 
-def _relations(f: Fitted, queries: IntArray, include_known: bool) -> tuple[IntArray, IntArray]:
-    """Every relation as an answer to those queries that ask for one: the query's number, and the triple."""
-    owner = np.flatnonzero(queries[:, RELATION] == OPEN)
-    n = len(f.graph.relations)
-    triples = np.repeat(queries[owner], n, axis=0)
-    triples[:, RELATION] = np.tile(np.arange(n), len(owner))
-    owner = np.repeat(owner, n)
+def _relation_candidates(fitted: FittedModel, queries: IntArray, include_known: bool) -> tuple[IntArray, IntArray]:
+    """Return all candidates of the queries with a missing relation: query indices and triples."""
+    query = np.flatnonzero(queries[:, RELATION] == MISSING)
+    n = len(fitted.graph.relations)
+    triples = np.repeat(queries[query], n, axis=0)
+    triples[:, RELATION] = np.tile(np.arange(n), len(query))
+    query = np.repeat(query, n)
     if not include_known:
-        new = ~f.graph.observed.contains(triples)
-        owner, triples = owner[new], triples[new]
-    return owner, triples
+        new = ~fitted.graph.observed.contains(triples)
+        query, triples = query[new], triples[new]
+    return query, triples
 
 
-def _entities(
-    f: Fitted, queries: IntArray, side: Side, k: int, include_known: bool, batch_memory_mb: int
+def _entity_candidates(
+    fitted: FittedModel, queries: IntArray, side: Side, k: int, include_known: bool, batch_memory_mb: int
 ) -> tuple[IntArray, IntArray]:
-    """The k best answers to those queries that ask for an entity on a side, as the kernel has them."""
-    asked, known = (HEAD, TAIL) if side == "head" else (TAIL, HEAD)
-    owner = np.flatnonzero(queries[:, asked] == OPEN)
-    part = queries[owner]
-    order, asking = ByProbability(f.calibration, f.ties), Queries(part[:, known], part[:, RELATION], side)
-    facts = None if include_known else f.known[side]
-    best = top_k(f.outcome.neural, f.rules, order, asking, k, facts, batch_memory_mb)
-    rows, places = np.nonzero(best >= 0)
-    triples = part[rows]
-    triples[:, asked] = best[rows, places]
-    return owner[rows], triples
+    """Return the k best candidates of the queries in which this side is missing: query indices and triples."""
+    missing, given = (HEAD, TAIL) if side == "head" else (TAIL, HEAD)
+    query = np.flatnonzero(queries[:, missing] == MISSING)
+    chunk = queries[query]
+    order, entity_queries = (
+        ProbabilityOrder(fitted.calibration, fitted.ties),
+        Queries(chunk[:, given], chunk[:, RELATION], side),
+    )
+    known = None if include_known else fitted.known[side]
+    best = top_k(fitted.outcome.neural, fitted.rules, order, entity_queries, k, known, batch_memory_mb)
+    rows, positions = np.nonzero(best >= 0)
+    triples = chunk[rows]
+    triples[:, missing] = best[rows, positions]
+    return query[rows], triples
 
 
 @dataclass(frozen=True)
-class Ends:
-    """Where one relation's missing facts are looked for.
+class CandidatePairs:
+    """The candidates for missing facts of one relation.
 
     Attributes:
-        heads: each is asked with every tail.
-        tails: see heads.
-        concluded: the heads of the triples that rules conclude, one for each.
+        relation: the id of the relation.
+        heads, tails: every pair of one of these heads and one of these tails is a candidate.
+        concluded_heads: the head of each triple that rules conclude. These triples are candidates too.
     """
 
     relation: int
     heads: IntArray
     tails: IntArray
-    concluded: IntArray
+    concluded_heads: IntArray
 
     @property
     def size(self) -> int:
-        """How many candidates there are, known facts among them."""
-        return len(self.heads) * len(self.tails) + len(self.concluded)
+        """The number of candidates, including known facts."""
+        return len(self.heads) * len(self.tails) + len(self.concluded_heads)
 
-    def pieces(self) -> Iterator[tuple[IntArray, IntArray, int]]:
-        """The heads some at a time: those that are asked with every tail, all of them, and how many candidates."""
-        every, counts = np.unique(np.concatenate([self.heads, self.concluded]), return_counts=True)
-        asked = np.isin(every, self.heads)
-        sums = np.append(0, np.cumsum(counts + asked * (len(self.tails) - 1)))
-        start, most = 0, at_once()
-        while start < len(every):
-            stop = max(start + 1, int(np.searchsorted(sums, sums[start] + most, "right")) - 1)
-            part = slice(start, stop)
-            yield every[part][asked[part]], every[part], int(sums[stop] - sums[start])
+    def chunks(self) -> Iterator[tuple[IntArray, IntArray, int]]:
+        """Yield chunks of heads as three values.
+
+        These are the heads that are paired with all tails, all heads of the chunk, and the number of candidates.
+        """
+        all_heads, counts = np.unique(np.concatenate([self.heads, self.concluded_heads]), return_counts=True)
+        paired = np.isin(all_heads, self.heads)
+        sums = np.append(0, np.cumsum(counts + paired * (len(self.tails) - 1)))
+        start, max_candidates = 0, chunk_size()
+        while start < len(all_heads):
+            stop = max(start + 1, int(np.searchsorted(sums, sums[start] + max_candidates, "right")) - 1)
+            rows = slice(start, stop)
+            yield all_heads[rows][paired[rows]], all_heads[rows], int(sums[stop] - sums[start])
             start = stop
 
 
-def ends(f: Fitted, all_pairs: bool = False) -> Iterator[Ends]:
-    """For each relation, the entities it has been seen with at each end, or with `all_pairs` all of them."""
-    train, hidden = f.graph.train, f.outcome.rule_model.hidden
-    every = np.arange(len(f.graph.entities))
-    for relation in range(len(f.graph.relations)):
+def candidate_pairs(fitted: FittedModel, all_pairs: bool = False) -> Iterator[CandidatePairs]:
+    """Yield the candidates of each relation. Heads and tails are those in train, or all entities with `all_pairs`."""
+    train, hidden = fitted.graph.train, fitted.outcome.rule_model.hidden
+    entities = np.arange(len(fitted.graph.entities))
+    for relation in range(len(fitted.graph.relations)):
         facts = train[train[:, RELATION] == relation]
-        heads, tails = (every, every) if all_pairs else (np.unique(facts[:, HEAD]), np.unique(facts[:, TAIL]))
-        yield Ends(relation, heads, tails, hidden[hidden[:, RELATION] == relation][:, HEAD])
+        heads, tails = (entities, entities) if all_pairs else (np.unique(facts[:, HEAD]), np.unique(facts[:, TAIL]))
+        yield CandidatePairs(relation, heads, tails, hidden[hidden[:, RELATION] == relation][:, HEAD])
 
 
-def completions(
-    f: Fitted, at_least: Callable[[], float], all_pairs: bool = False, progress: Progress = silent
-) -> Iterator[Judged]:
-    """The missing facts of at least a probability, in pieces of bounded size, so that no more is ever in memory.
+def iter_missing(
+    fitted: FittedModel,
+    min_probability: Callable[[], float],
+    all_pairs: bool = False,
+    progress: Progress = no_progress,
+) -> Iterator[PredictionBatch]:
+    """Yield the missing facts with at least a minimum probability, in batches of bounded size.
 
-    They come by relation, then by head (both in the graph's order), and for each head the most probable first. The
-    probability is asked for before each piece: it may rise on the way.
+    The facts are sorted by relation id, then by head id, then by decreasing probability. `min_probability` is called
+    before each batch, because the minimum can rise during the search.
     """
-    places = list(ends(f, all_pairs))
-    with progress("completing, candidates", sum(place.size for place in places)) as advance:
-        for place in places:
-            for asked, heads, candidates in place.pieces():
-                yield _missing(f, place, asked, heads, at_least())
+    relations = list(candidate_pairs(fitted, all_pairs))
+    with progress("scoring candidates", sum(pairs.size for pairs in relations)) as advance:
+        for pairs in relations:
+            for paired, heads, candidates in pairs.chunks():
+                yield _missing(fitted, pairs, paired, heads, min_probability())
                 advance(candidates)
 
 
-def _missing(f: Fitted, place: Ends, asked: IntArray, heads: IntArray, least: float) -> Judged:
-    """The missing facts of some heads of a relation.
+def _missing(
+    fitted: FittedModel, pairs: CandidatePairs, paired: IntArray, heads: IntArray, min_probability: float
+) -> PredictionBatch:
+    """Return the missing facts of one relation with these heads; the heads in `paired` are paired with all tails.
 
-    What no rule reaches is sieved by its score, since the probability rises with it; what passes, and all that rules
-    conclude, is judged.
+    Candidates that no rule concludes are first filtered by score, since the probability increases with the score. The
+    remaining candidates and all concluded triples are predicted.
     """
-    owners, concluded, _ = f.hidden.lookup(heads, np.full(len(heads), place.relation))
-    rows, columns = _sieved(f, place, asked, least)
-    head = np.concatenate([asked[rows], heads[owners]])
-    tail = np.concatenate([place.tails[columns], concluded])
-    triples = np.stack([head, np.full(len(head), place.relation), tail], axis=1)
-    keys = np.unique(triple_keys(triples, len(f.graph.entities)))
-    keys = keys[~f.graph.observed.contains_keys(keys)]
-    judged = f.judged(TripleSet.of_keys(keys, len(f.graph.entities)).triples)
-    judged = judged.take(judged.probability >= least)
-    return judged.take(judged.order(f.ties, judged.triples[:, HEAD]))
+    head_indices, concluded, _ = fitted.hidden.lookup(heads, np.full(len(heads), pairs.relation))
+    rows, columns = _filter_by_score(fitted, pairs, paired, min_probability)
+    head = np.concatenate([paired[rows], heads[head_indices]])
+    tail = np.concatenate([pairs.tails[columns], concluded])
+    triples = np.stack([head, np.full(len(head), pairs.relation), tail], axis=1)
+    keys = np.unique(triple_keys(triples, len(fitted.graph.entities)))
+    keys = keys[~fitted.graph.observed.contains_keys(keys)]
+    batch = fitted.predict_batch(TripleSet.of_keys(keys, len(fitted.graph.entities)).triples)
+    batch = batch.take(batch.probability >= min_probability)
+    return batch.take(batch.order(fitted.ties, batch.triples[:, HEAD]))
 
 
-def _sieved(f: Fitted, place: Ends, asked: IntArray, least: float) -> tuple[IntArray, IntArray]:
-    """Which pairs of the asked heads and the tails may be as probable as wanted with no rule's help."""
-    c, neural = f.calibration, f.outcome.neural
-    wanted = float(special.logit(min(least, ALMOST_ONE))) - c.intercept
-    # whether a triple that has neither a score nor a rule is probable enough
-    blank = bool(c.probability(np.array([[np.nan, 0.0, 0.0]]))[0] >= least)
-    if neural is None or c.score == 0 or not len(asked) or not len(place.tails):
-        rows, columns = np.indices((len(asked), len(place.tails)) if wanted <= SLACK or blank else (0, 0))
+def _filter_by_score(
+    fitted: FittedModel, pairs: CandidatePairs, paired: IntArray, min_probability: float
+) -> tuple[IntArray, IntArray]:
+    """Return the pairs of a head and a tail, as two arrays of indices, whose score can give the minimum probability."""
+    c, neural = fitted.calibration, fitted.outcome.neural
+    min_log_odds = float(special.logit(min(min_probability, ALMOST_ONE))) - c.intercept
+    # whether the probability of a triple without a score that no rule concludes is at least the minimum
+    unscored = bool(c.probability(np.array([[np.nan, 0.0, 0.0]]))[0] >= min_probability)
+    if neural is None or c.score == 0 or not len(paired) or not len(pairs.tails):
+        rows, columns = np.indices(
+            (len(paired), len(pairs.tails)) if min_log_odds <= SCORE_TOLERANCE or unscored else (0, 0)
+        )
         return rows.ravel(), columns.ravel()
-    lowest = wanted / c.score
-    lowest -= SLACK * max(1.0, abs(lowest))
-    scores = neural.score_answers(asked, np.full(len(asked), place.relation), "tail", place.tails)
-    passing = scores >= lowest
-    if blank:
+    min_score = min_log_odds / c.score
+    min_score -= SCORE_TOLERANCE * max(1.0, abs(min_score))
+    scores = neural.score_answers(paired, np.full(len(paired), pairs.relation), "tail", pairs.tails)
+    passing = scores >= min_score
+    if unscored:
         passing |= scores.isnan()
     rows, columns = torch.nonzero(passing).cpu().numpy().T
     return rows, columns
 
 
 def complete(
-    f: Fitted, min_probability: float, top: int | None = None, all_pairs: bool = False, progress: Progress = silent
-) -> Judged:
-    """The missing facts of at least a probability, or only the most probable of them, most probable first.
+    fitted: FittedModel,
+    min_probability: float,
+    top: int | None = None,
+    all_pairs: bool = False,
+    progress: Progress = no_progress,
+) -> PredictionBatch:
+    """Return the missing facts with at least a minimum probability, or only the `top` best, most probable first.
 
-    With `top`, no more than those and a piece are in memory, and the probability that is looked for rises as they come.
+    With `top`, only these facts and one batch are in memory, and the minimum is raised to the last of these facts.
     """
     if top is not None and top < 1:
-        raise InputError(f"top: {top} facts cannot be given; ask for 1 or more")
-    kept = [f.nothing()]
+        raise InputError(f"top must be at least 1, got {top}")
+    kept = [fitted.empty_batch()]
 
-    def at_least() -> float:
+    def threshold() -> float:
         return max(min_probability, float(kept[0].probability[-1])) if len(kept[0]) == top else min_probability
 
-    for found in completions(f, at_least, all_pairs, progress):
-        kept.append(found)
-        if top is not None and len(found):
-            kept[:] = [most_probable(f, kept, top)]
-    return most_probable(f, kept, top)
+    for batch in iter_missing(fitted, threshold, all_pairs, progress):
+        kept.append(batch)
+        if top is not None and len(batch):
+            kept[:] = [most_probable(fitted, kept, top)]
+    return most_probable(fitted, kept, top)
 
 
-def most_probable(f: Fitted, parts: Sequence[Judged], top: int | None) -> Judged:
-    """The most probable of some judged triples, in order."""
-    judged = Judged.joined(parts)
-    if top is not None and len(judged) > top:  # only what may be among them is put in order
-        judged = judged.take(judged.probability >= np.partition(judged.probability, -top)[-top])
-    return judged.take(judged.order(f.ties)[:top])
+def most_probable(fitted: FittedModel, batches: Sequence[PredictionBatch], top: int | None) -> PredictionBatch:
+    """Return the predictions of some batches, or only the `top` best, most probable first."""
+    batch = PredictionBatch.concat(batches)
+    if top is not None and len(batch) > top:  # sort only the rows that can be among the top
+        batch = batch.take(batch.probability >= np.partition(batch.probability, -top)[-top])
+    return batch.take(batch.order(fitted.ties)[:top])
 
 
-def seconds_to_score(f: Fitted, all_pairs: bool = False) -> float:
-    """About how long it takes here to score all candidates of a completion, by trial on the largest relation."""
-    places = list(ends(f, all_pairs))
-    place = max(places, key=lambda place: place.size)
-    asked = next(place.pieces(), (place.heads,))[0]
-    taken = []
-    for _ in range(2):  # the first warms up
+def seconds_to_score(fitted: FittedModel, all_pairs: bool = False) -> float:
+    """Estimate the time to score all candidates for missing facts, by timing one chunk of the largest relation."""
+    relations = list(candidate_pairs(fitted, all_pairs))
+    pairs = max(relations, key=lambda pairs: pairs.size)
+    paired = next(pairs.chunks(), (pairs.heads,))[0]
+    seconds = []
+    for _ in range(2):  # the first call is the warm-up
         started = time.perf_counter()
-        _sieved(f, place, asked, least=1.0)
-        taken.append(time.perf_counter() - started)
-    return min(taken) * sum(place.size for place in places) / max(1, len(asked) * len(place.tails))
+        _filter_by_score(fitted, pairs, paired, min_probability=1.0)
+        seconds.append(time.perf_counter() - started)
+    return min(seconds) * sum(pairs.size for pairs in relations) / max(1, len(paired) * len(pairs.tails))

@@ -1,8 +1,8 @@
-"""The Markov logic network: conditional probabilities and weight learning over groundings."""
+"""The rule model, a Markov logic network: conditional probabilities and weight learning."""
 
-from plogicnet.mln.conditional import aggregated, base_log_odds, features, probability
-from plogicnet.mln.learning import Pseudolikelihood, ascend, learn_weights, newton, standard_errors
-from plogicnet.mln.rule_model import Reason, RuleModel, build_rule_model, m_step, report
+from plogicnet.mln.conditional import aggregate_rows, base_log_odds, features, probability
+from plogicnet.mln.learning import Pseudolikelihood, gradient_ascent, learn_weights, newton, standard_errors
+from plogicnet.mln.rule_model import Reason, RuleModel, build_rule_model, m_step, rule_report
 from plogicnet.mln.scores import RuleScores
 
 __all__ = [
@@ -10,15 +10,15 @@ __all__ = [
     "Reason",
     "RuleModel",
     "RuleScores",
-    "aggregated",
-    "ascend",
+    "aggregate_rows",
     "base_log_odds",
     "build_rule_model",
     "features",
+    "gradient_ascent",
     "learn_weights",
     "m_step",
     "newton",
     "probability",
-    "report",
+    "rule_report",
     "standard_errors",
 ]

@@ -1,4 +1,7 @@
-"""The conditional probability p_w(v = 1 | Markov blanket): a product with the sparse triples × rules matrix."""
+"""The conditional probability p_w(v = 1 | Markov blanket of v), computed with a sparse triples × rules matrix.
+
+v is the truth value of a triple. Equation numbers are those of the paper.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,89 +12,96 @@ from numpy.typing import NDArray
 from scipy import sparse, special
 
 from plogicnet.graph import RELATION, BoolArray, FloatArray, KnowledgeGraph
-from plogicnet.grounding.groundings import Groundings
-from plogicnet.grounding.rows import Rows
+from plogicnet.grounding.groundings import InMemoryGroundNetwork
+from plogicnet.grounding.rows import DistinctRows
 
 Aggregate = Literal["sum", "mean"]
 Blanket = Literal["hypothesis", "full"]
 
 
 def features(
-    groundings: Groundings, truth: BoolArray, blanket: Blanket = "hypothesis", aggregate: Aggregate = "sum"
+    groundings: InMemoryGroundNetwork, truth: BoolArray, blanket: Blanket = "hypothesis", aggregate: Aggregate = "sum"
 ) -> sparse.csr_array:
-    """The matrix X, triples × rules, with log-odds(v) = b + X w, under an assignment of truth to the triples of O ∪ H.
+    """Return the matrix X (triples × rules) with log-odds(v) = b + X w, for a truth assignment to O ∪ H.
 
-    A grounding counts +1 for its hypothesis where its premises are true. Under the full blanket it also counts -1 for
-    a premise whose being true would break it: the other premises are true and the hypothesis is false. With sum this
-    is the exact conditional of Eq. 3 (under distinct counting: the others have groundings that are always true); with
-    mean each row is divided by its number of such groundings (the authors).
+    A grounding with true premises adds +1 to the row of its hypothesis. With the full blanket, a grounding with a false
+    hypothesis also adds -1 to the row of a premise if all other premises are true, because the grounding would be
+    violated if the premise were true. With `sum`, this is the exact conditional of Eq. 3. (Only with distinct counting,
+    because self-supporting groundings are always true.) With `mean`, each row is divided by the number of its ±1 terms,
+    as in the authors' program.
 
     Example:
         >>> import numpy as np
         >>> from plogicnet.graph import TripleSet
         >>> one = np.array([1])
         >>> triples, observed = TripleSet.of([(0, 0, 1), (1, 1, 0)], entities=2), np.array([True, False])
-        >>> inverse = Groundings(triples, observed, rules=1, rule=one - 1, hypothesis=one, premises=np.array([[0]]))
+        >>> inverse = InMemoryGroundNetwork(triples, observed, 1, one - 1, hypothesis=one, premises=np.array([[0]]))
         >>> features(inverse, observed).toarray().tolist()
         [[0.0], [1.0]]
     """
     padded_truth = np.append(truth, True)  # row -1, the padding, is true
-    holds = padded_truth[groundings.premises]
-    supported = np.asarray(holds.all(axis=1))
-    shape = (len(groundings.triples), groundings.rules)
-    small = np.int32 if max(*shape, len(supported)) < 2**31 else np.int64  # half the memory where it fits
-    rows = [groundings.hypothesis.astype(small)[supported]]
-    columns = [groundings.rule.astype(small)[supported]]
+    is_true = padded_truth[groundings.premises]
+    all_true = np.asarray(is_true.all(axis=1))
+    shape = (len(groundings.triples), groundings.n_rules)
+    dtype = np.int32 if max(*shape, len(all_true)) < 2**31 else np.int64  # int32 halves the memory
+    rows = [groundings.hypothesis.astype(dtype)[all_true]]
+    columns = [groundings.rule.astype(dtype)[all_true]]
     signs = [np.ones(len(rows[0]))]
     if blanket == "full":
-        broken = ~truth[groundings.hypothesis]
-        for place in range(groundings.premises.shape[1]):
-            others = np.delete(holds, place, axis=1).all(axis=1)
-            counts = broken & others & (groundings.premises[:, place] >= 0)
-            rows.append(groundings.premises[counts, place].astype(small))
-            columns.append(groundings.rule[counts].astype(small))
+        hypothesis_false = ~truth[groundings.hypothesis]
+        for i in range(groundings.premises.shape[1]):
+            others_true = np.delete(is_true, i, axis=1).all(axis=1)
+            applies = hypothesis_false & others_true & (groundings.premises[:, i] >= 0)
+            rows.append(groundings.premises[applies, i].astype(dtype))
+            columns.append(groundings.rule[applies].astype(dtype))
             signs.append(-np.ones(len(rows[-1])))
-    row, column, sign = _joined(rows), _joined(columns), _joined(signs)
-    del holds, supported, rows, columns, signs  # what follows is the peak
+    row, column, sign = _concatenate(rows), _concatenate(columns), _concatenate(signs)
+    del is_true, all_true, rows, columns, signs  # the next steps have the peak memory
     if aggregate == "mean":
         sign = sign / np.bincount(row, minlength=len(truth))[row]
     return sparse.csr_array(sparse.coo_array((sign, (row, column)), shape))
 
 
-def _joined(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
-    """All parts one after the other; one alone as it is."""
+def _concatenate(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """Concatenate arrays. A single array is returned without a copy."""
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
-def aggregated(multisets: Rows, aggregate: Aggregate) -> Rows:
-    """The rows of X for rule multisets: the numbers of groundings, or with mean each row divided by its sum.
+def aggregate_rows(multisets: DistinctRows, aggregate: Aggregate) -> DistinctRows:
+    """Return the rows of X (see `features`) for distinct rule multisets, if all premises are observed.
+
+    A rule multiset contains, for each rule, the number of groundings that conclude the triple. With `sum`, these
+    numbers are the row of X. With `mean`, they are divided by their sum.
 
     Example:
-        >>> multisets = Rows.of(sparse.csr_array(np.array([[1.0, 3.0]])))
-        >>> aggregated(multisets, "mean").matrix.toarray()
+        >>> multisets = DistinctRows.of(sparse.csr_array(np.array([[1.0, 3.0]])))
+        >>> aggregate_rows(multisets, "mean").matrix.toarray()
         array([[0.25, 0.75]])
     """
     if aggregate == "sum":
         return multisets
     matrix = multisets.matrix
-    times = matrix.data.astype(np.int64)
+    n_groundings = matrix.data.astype(np.int64)
     share = np.repeat(1.0 / matrix.sum(axis=1), np.diff(matrix.indptr))
-    # summed grounding by grounding, as `features` does: a product would round differently
-    values = np.bincount(np.repeat(np.arange(len(times)), times), np.repeat(share, times), len(times))
+    # adds the groundings one by one as `features` does, because a product would round differently
+    values = np.bincount(
+        np.repeat(np.arange(len(n_groundings)), n_groundings), np.repeat(share, n_groundings), len(n_groundings)
+    )
     mean = sparse.csr_array((values, matrix.indices, matrix.indptr), matrix.shape)
-    return replace(multisets, matrix=mean).distinct()
+    return replace(multisets, matrix=mean).deduplicate()
 
 
-def probability(odds: FloatArray) -> FloatArray:
-    """σ of log-odds."""
-    return np.asarray(special.expit(odds))
+def probability(log_odds: FloatArray) -> FloatArray:
+    """Return σ(log-odds)."""
+    return np.asarray(special.expit(log_odds))
 
 
 def base_log_odds(graph: KnowledgeGraph, unit_clauses: bool) -> FloatArray:
-    """B of each relation: 0 as in the paper, or the weight of its unit clause, the log-odds of its base rate.
+    """Return the base log-odds b of each relation.
 
-    The base rate is the share of the relation's triples among all pairs of entities; a relation that train lacks is
-    given half a triple, so that its log-odds stay finite.
+    They are 0 as in the paper, or with unit clauses the log-odds of the relation's base rate. The base rate is the
+    number of the relation's training triples divided by the number of entity pairs. A relation without training triples
+    counts as half a triple, so that its log-odds are finite.
 
     Example:
         >>> graph = KnowledgeGraph.from_names([("a", "knows", "b")])
@@ -100,7 +110,7 @@ def base_log_odds(graph: KnowledgeGraph, unit_clauses: bool) -> FloatArray:
     """
     if not unit_clauses:
         return np.zeros(len(graph.relations))
-    pairs = len(graph.entities) ** 2
-    facts = np.bincount(graph.train[:, RELATION], minlength=len(graph.relations))
-    rate = np.clip(facts, 0.5, pairs - 0.5) / pairs
+    n_pairs = len(graph.entities) ** 2
+    n_facts = np.bincount(graph.train[:, RELATION], minlength=len(graph.relations))
+    rate = np.clip(n_facts, 0.5, n_pairs - 0.5) / n_pairs
     return np.asarray(special.logit(rate))

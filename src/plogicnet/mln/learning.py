@@ -1,4 +1,4 @@
-"""Learning rule weights: the pseudolikelihood of Sec. 4.3, its gradient, Newton's method and the paper's ascent."""
+"""Learning of rule weights: the pseudolikelihood (Sec. 4.3 of the paper), Newton's method and gradient ascent."""
 
 import logging
 import os
@@ -11,21 +11,29 @@ from scipy import sparse, special
 
 from plogicnet import config
 from plogicnet.graph import BoolArray, FloatArray
-from plogicnet.grounding.rows import Merged, Rows
-from plogicnet.mln.parts import Part, cut
+from plogicnet.grounding.rows import DistinctRows, MergedRows
+from plogicnet.mln.components import Component, split_into_components
 from plogicnet.mln.solver import maximise, variances
 
 log = logging.getLogger(__name__)
-DENSE_UP_TO = 1_000
-"""Up to so many weights a part's Hessian is factored; beyond, conjugate gradients only multiply with it."""
-NEWTON_STEPS = 100
-GRADIENT_ENOUGH = 1e-8
-GRADIENT_TO_WARN_OF = 1e-4
+MAX_DENSE_RULES = 1_000
+"""The largest number of rules in a component with a dense Hessian. Larger components use conjugate gradients."""
+MAX_NEWTON_STEPS = 100
+GRADIENT_TOLERANCE = 1e-8
+MAX_QUIET_GRADIENT = 1e-4
+"""If an entry of the final gradient is larger, a warning is logged."""
 
 
 @dataclass(frozen=True)
 class Pseudolikelihood:
-    """The concave objective Σ_v c_v [y_v log p_v + (1 - y_v) log(1 - p_v)] - l2/2·‖w‖², p = σ(b + X w).
+    """The concave objective Σ_v c_v [y_v log p_v + (1 - y_v) log(1 - p_v)] - l2/2·‖w‖² with p = σ(b + X w).
+
+    Attributes:
+        matrix: X, with one row v per triple or per group of triples with equal rows, and one column per rule.
+        base: b of each row, the base log-odds.
+        target: y of each row, the probability that the triple is true.
+        l2: the weight of the penalty.
+        count: c of each row, the number of triples.
 
     Example:
         >>> one = sparse.csr_array(np.ones((4, 1)))
@@ -41,168 +49,179 @@ class Pseudolikelihood:
     count: FloatArray | float = 1.0
 
     def value(self, weights: FloatArray) -> float:
-        """The objective."""
-        odds = self.base + self.matrix @ weights
-        # log(1 - p) = -softplus(odds) and log p = odds - softplus(odds)
-        gain = self.count * (self.target * odds - np.logaddexp(0.0, odds))
-        return float(gain.sum() - self.l2 / 2 * weights @ weights)
+        """Return the value of the objective."""
+        log_odds = self.base + self.matrix @ weights
+        # log(1 - p) = -softplus(log_odds) and log p = log_odds - softplus(log_odds)
+        log_likelihood = self.count * (self.target * log_odds - np.logaddexp(0.0, log_odds))
+        return float(log_likelihood.sum() - self.l2 / 2 * weights @ weights)
 
     def gradient(self, weights: FloatArray) -> FloatArray:
-        """The exact gradient: Xᵀ(y - p) - l2·w (Eq. 9 with the grounding counts kept)."""
+        """Return the exact gradient Xᵀ c (y - p) - l2·w. This is Eq. 9 of the paper, with the numbers of groundings."""
         p = special.expit(self.base + self.matrix @ weights)
         return np.asarray(self.matrix.T @ (self.count * (self.target - p)) - self.l2 * weights)
 
 
 def learn_weights(
-    rows: Rows,
+    rows: DistinctRows,
     targets: FloatArray,
     settings: config.MLN,
     start: FloatArray | None = None,
     fixed: BoolArray | None = None,
     threads: int = 0,
 ) -> FloatArray:
-    """The M-step: the weights that maximise the pseudolikelihood, by the solver that the settings name.
+    """Return the weights that maximise the pseudolikelihood (the M-step).
 
     Args:
-        rows: the triples × rules matrix and base, with equal triples as one row.
-        targets: y of each triple.
-        settings: l2, and which solver.
-        start: where the search begins; NaN, and without it every weight: at 0.
-        fixed: which weights stay as `start` has them. They are part of the others' base; l2 leaves them alone.
-        threads: 0: all cores. The weights are the same bits on any number.
+        rows: the distinct rows of the triples × rules matrix.
+        targets: y of each triple, the probability that it is true.
+        settings: l2 and the solver.
+        start: initial weights; NaN means 0.
+        fixed: which weights keep their value in `start`. They are not penalised.
+        threads: number of threads; 0 uses all cores. The result does not depend on it.
 
     Example:
-        >>> half, targets = Rows.of(sparse.csr_array(np.ones((2, 1)))), np.array([1.0, 0])
+        >>> half, targets = DistinctRows.of(sparse.csr_array(np.ones((2, 1)))), np.array([1.0, 0])
         >>> abs(float(learn_weights(half, targets, config.MLN())[0])) < 1e-9
         True
         >>> learn_weights(half, targets, config.MLN(), start=np.array([2.0]), fixed=np.array([True]))
         array([2.])
     """
-    weights = _weights(rows.matrix, start)
-    free = _free(rows.matrix, fixed)
-    learned = _objective(_given(rows, weights, free).merged(targets), settings.l2)
+    weights = _initial_weights(rows.matrix, start)
+    is_free = _free_mask(rows.matrix, fixed)
+    objective = _objective(_fix_weights(rows, weights, is_free).merge(targets), settings.l2)
     if settings.solver == "gradient":
-        weights[free] = ascend(learned, settings.gradient.step, settings.gradient.iterations, weights[free])
+        weights[is_free] = gradient_ascent(
+            objective, settings.gradient.step, settings.gradient.iterations, weights[is_free]
+        )
     else:
-        weights[free] = _maximum(learned, weights[free], threads)
+        weights[is_free] = _maximise(objective, weights[is_free], threads)
     return weights
 
 
 def newton(objective: Pseudolikelihood, start: FloatArray | None = None, threads: int = 0) -> FloatArray:
-    """The maximum by Newton's method, part by part; the objective never falls on the way.
+    """Maximise an objective with Newton's method. The objective never decreases.
 
     Example:
         >>> one = Pseudolikelihood(sparse.csr_array(np.ones((4, 1))), np.zeros(4), np.array([1.0, 1, 1, 0]), l2=0.0)
         >>> newton(one).round(3)
         array([1.099])
     """
-    return _maximum(merged(objective), _weights(objective.matrix, start), threads)
+    return _maximise(merge_equal_rows(objective), _initial_weights(objective.matrix, start), threads)
 
 
-def _maximum(objective: Pseudolikelihood, begun: FloatArray, threads: int) -> FloatArray:
-    """The same for an objective whose rows are distinct."""
+def _maximise(objective: Pseudolikelihood, start: FloatArray, threads: int) -> FloatArray:
+    """Maximise an objective with distinct, nonempty rows, one component at a time."""
 
-    def solve(part: Part) -> FloatArray:
-        limits = (DENSE_UP_TO, NEWTON_STEPS, GRADIENT_ENOUGH)
-        found, _ = maximise(*part.rows, part.target, objective.l2, begun[part.rules], *limits)
-        return np.asarray(found)
+    def solve(component: Component) -> FloatArray:
+        limits = (MAX_DENSE_RULES, MAX_NEWTON_STEPS, GRADIENT_TOLERANCE)
+        weights, _ = maximise(*component.rows, component.target, objective.l2, start[component.rules], *limits)
+        return np.asarray(weights)
 
-    weights = _by_part(objective, solve, threads)
-    steepest = float(np.abs(objective.gradient(weights)).max(initial=0.0))
-    if steepest > GRADIENT_TO_WARN_OF:
-        log.warning("the rule weights are not at their maximum (gradient %.0e); a larger mln.l2 helps", steepest)
+    weights = _solve_components(objective, solve, threads)
+    largest = float(np.abs(objective.gradient(weights)).max(initial=0.0))
+    if largest > MAX_QUIET_GRADIENT:
+        log.warning("weight learning did not converge (largest gradient %.0e). Raise mln.l2.", largest)
     return weights
 
 
-def ascend(objective: Pseudolikelihood, step: float, iterations: int, start: FloatArray | None = None) -> FloatArray:
-    """The paper's plain gradient ascent.
+def gradient_ascent(
+    objective: Pseudolikelihood, step: float, iterations: int, start: FloatArray | None = None
+) -> FloatArray:
+    """Maximise an objective with plain gradient ascent, as in the paper.
 
     Example:
         >>> one = Pseudolikelihood(sparse.csr_array(np.ones((1, 1))), np.zeros(1), np.ones(1), l2=0.0)
-        >>> ascend(one, step=1.0, iterations=1)
+        >>> gradient_ascent(one, step=1.0, iterations=1)
         array([0.5])
     """
-    weights = _weights(objective.matrix, start)
+    weights = _initial_weights(objective.matrix, start)
     for _ in range(iterations):
         weights = weights + step * objective.gradient(weights)
     return weights
 
 
 def standard_errors(
-    rows: Rows, weights: FloatArray, l2: float, fixed: BoolArray | None = None, threads: int = 0
+    rows: DistinctRows, weights: FloatArray, l2: float, fixed: BoolArray | None = None, threads: int = 0
 ) -> FloatArray:
-    """How far each weight may be off: √diag(H⁻¹), H the objective's negative Hessian over the weights that are free.
+    """Return the standard errors √diag(H⁻¹), where H is the negative Hessian for the weights that are not fixed.
 
-    NaN for a fixed weight and where a part has more than DENSE_UP_TO rules; infinite where the triples do not
-    determine the weights of a part.
+    A standard error is NaN if the weight is fixed or if its component has more than MAX_DENSE_RULES rules. It is
+    infinite if the triples do not determine the weights of its component.
 
     Example:
-        >>> standard_errors(Rows.of(sparse.csr_array(np.ones((4, 1)))), np.zeros(1), l2=0.0)  # 4 triples, variance 1/4
+        >>> four = DistinctRows.of(sparse.csr_array(np.ones((4, 1))))
+        >>> standard_errors(four, np.zeros(1), l2=0.0)  # 4 triples, variance 1/4
         array([1.])
     """
-    free = _free(rows.matrix, fixed)
-    given = _objective(_given(rows, weights, free).merged(np.zeros(len(rows.number))), l2)
-    learned = weights[free]
+    is_free = _free_mask(rows.matrix, fixed)
+    objective = _objective(_fix_weights(rows, weights, is_free).merge(np.zeros(len(rows.row_of_triple))), l2)
+    free_weights = weights[is_free]
 
-    def solve(part: Part) -> FloatArray:
-        if len(part.rules) > DENSE_UP_TO:
-            return np.full(len(part.rules), np.nan)
-        return np.asarray(np.sqrt(variances(*part.rows, given.l2, learned[part.rules])))
+    def solve(component: Component) -> FloatArray:
+        if len(component.rules) > MAX_DENSE_RULES:
+            return np.full(len(component.rules), np.nan)
+        return np.asarray(np.sqrt(variances(*component.rows, objective.l2, free_weights[component.rules])))
 
     errors = np.full(len(weights), np.nan)
-    errors[free] = _by_part(given, solve, threads)
+    errors[is_free] = _solve_components(objective, solve, threads)
     return errors
 
 
-def merged(objective: Pseudolikelihood) -> Pseudolikelihood:
-    """The same objective, with equal triples as one row and without those that no rule reaches (a constant).
+def merge_equal_rows(objective: Pseudolikelihood) -> Pseudolikelihood:
+    """Return the objective with equal rows merged and empty rows removed. Empty rows add only a constant.
 
-    Such a row counts as often as they do and has their mean target: the objective is linear in y.
+    A merged row has the sum of the counts and the mean of the targets. This is exact, because the objective is linear
+    in y.
 
     Example:
         >>> four = Pseudolikelihood(sparse.csr_array(np.ones((4, 1))), np.zeros(4), np.array([1.0, 1, 1, 0]), l2=0.0)
-        >>> merged(four).target, merged(four).count
+        >>> merged = merge_equal_rows(four)
+        >>> merged.target, merged.count
         (array([0.75]), array([4.]))
     """
-    matrix, base, target, count = objective.matrix, objective.base, objective.target, _counts(objective)
+    matrix, base, target, count = objective.matrix, objective.base, objective.target, _row_counts(objective)
     if not count.all():
-        used = count != 0
-        matrix, base, target, count = matrix[used], base[used], target[used], count[used]
-    return _objective(Rows.of(matrix, base).merged(target, count), objective.l2)
+        is_counted = count != 0
+        matrix, base, target, count = matrix[is_counted], base[is_counted], target[is_counted], count[is_counted]
+    return _objective(DistinctRows.of(matrix, base).merge(target, count), objective.l2)
 
 
-def _objective(merged: Merged, l2: float) -> Pseudolikelihood:
+def _objective(merged: MergedRows, l2: float) -> Pseudolikelihood:
     return Pseudolikelihood(merged.matrix, merged.base, merged.total / merged.count, l2, merged.count)
 
 
-def _by_part(objective: Pseudolikelihood, solve: Callable[[Part], FloatArray], threads: int) -> FloatArray:
-    """One figure a rule, from `solve` on each part; the largest parts first, so that threads end together."""
-    parts = cut(objective.matrix, objective.base, objective.target, _counts(objective))
-    parts.sort(key=lambda part: len(part.rules) ** 3 + len(part.times), reverse=True)
-    figures = np.zeros(objective.matrix.shape[1])
+def _solve_components(
+    objective: Pseudolikelihood, solve: Callable[[Component], FloatArray], threads: int
+) -> FloatArray:
+    """Call `solve` on each component and return one value per rule. Large components are first, to balance threads."""
+    components = split_into_components(objective.matrix, objective.base, objective.target, _row_counts(objective))
+    components.sort(key=lambda component: len(component.rules) ** 3 + len(component.value), reverse=True)
+    values = np.zeros(objective.matrix.shape[1])
     with ThreadPoolExecutor(threads or os.cpu_count()) as pool:
-        for part, found in zip(parts, pool.map(solve, parts), strict=True):
-            figures[part.rules] = found
-    return figures
+        for component, result in zip(components, pool.map(solve, components), strict=True):
+            values[component.rules] = result
+    return values
 
 
-def _counts(objective: Pseudolikelihood) -> FloatArray:
+def _row_counts(objective: Pseudolikelihood) -> FloatArray:
     count = objective.count
     return np.full(len(objective.base), count) if isinstance(count, float) else count
 
 
-def _weights(matrix: sparse.csr_array, start: FloatArray | None) -> FloatArray:
-    """Where the search begins: zero where nothing is given."""
+def _initial_weights(matrix: sparse.csr_array, start: FloatArray | None) -> FloatArray:
+    """Return the initial weights, with 0 for missing ones."""
     return np.zeros(matrix.shape[1]) if start is None else np.where(np.isnan(start), 0.0, start)
 
 
-def _free(matrix: sparse.csr_array, fixed: BoolArray | None) -> BoolArray:
+def _free_mask(matrix: sparse.csr_array, fixed: BoolArray | None) -> BoolArray:
     return np.ones(matrix.shape[1], dtype=bool) if fixed is None else ~fixed
 
 
-def _given(rows: Rows, weights: FloatArray, free: BoolArray) -> Rows:
-    """The rows of the free weights alone: what the others contribute moves into the base."""
-    if free.all():
+def _fix_weights(rows: DistinctRows, weights: FloatArray, is_free: BoolArray) -> DistinctRows:
+    """Return the rows without the columns of fixed weights. Their contribution is added to the base log-odds."""
+    if is_free.all():
         return rows
-    base = rows.base + rows.matrix @ np.where(free, 0.0, weights)
-    return Rows(sparse.csr_array(rows.matrix[:, np.flatnonzero(free)]), base, rows.number).distinct()
+    base = rows.base + rows.matrix @ np.where(is_free, 0.0, weights)
+    return DistinctRows(
+        sparse.csr_array(rows.matrix[:, np.flatnonzero(is_free)]), base, rows.row_of_triple
+    ).deduplicate()

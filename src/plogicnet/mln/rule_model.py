@@ -1,4 +1,4 @@
-"""The rule model p_w as a whole: rules, weights and the network they are grounded in; and the M-step."""
+"""The rule model p_w (rules, weights and ground network), and the M-step."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -8,109 +8,112 @@ from scipy import sparse
 
 from plogicnet.config import Config
 from plogicnet.graph import RELATION, BoolArray, FloatArray, IntArray, KnowledgeGraph, TripleSet
-from plogicnet.grounding.groundings import Grounded, Groundings
-from plogicnet.grounding.network import Network
-from plogicnet.grounding.rows import Rows
-from plogicnet.mln.conditional import Aggregate, Blanket, aggregated, base_log_odds, features, probability
+from plogicnet.grounding.grounder import Grounder
+from plogicnet.grounding.groundings import GroundNetwork, InMemoryGroundNetwork
+from plogicnet.grounding.rows import DistinctRows
+from plogicnet.mln.conditional import Aggregate, Blanket, aggregate_rows, base_log_odds, features, probability
 from plogicnet.mln.learning import learn_weights, standard_errors
 from plogicnet.mln.scores import RuleScores
 from plogicnet.rules import RuleTable
 from plogicnet.support.errors import InputError
 from plogicnet.support.memory import require_bytes
-from plogicnet.support.progress import Progress, silent
+from plogicnet.support.progress import Progress, no_progress
 
 ENTRY_BYTES = 40
-"""What a grounding in memory takes when the weights are learned, beside the grounding itself."""
+"""The additional memory of weight learning per grounding in memory."""
 TRIPLE_BYTES = 180
-"""And a triple of O ∪ H, with the indexes that ranking finds it by."""
+"""The memory per triple of O ∪ H, including the indexes for ranking."""
 
 
 @dataclass(frozen=True)
-class Evidence:
-    """The ground network under an assignment of truth: O is true, and so are those hidden triples that are assumed.
+class TruthAssignment:
+    """The ground network with a truth value for each triple. Observed triples are true.
+
+    With mln.hidden_premises=sampled, the M-step draws from q which hidden triples are assumed to be true.
 
     Attributes:
-        assumed: for each hidden triple, whether it is taken as true; None: none of them is.
-        base: b of each relation.
+        assumed_true: whether each hidden triple is assumed to be true. None means that all are false.
+        base: the base log-odds b of each relation.
     """
 
-    network: Network
-    assumed: BoolArray | None
+    grounder: Grounder
+    assumed_true: BoolArray | None
     blanket: Blanket
     aggregate: Aggregate
     base: FloatArray
 
     @cached_property
     def truth(self) -> BoolArray:
-        """The assignment, for every triple of O ∪ H."""
-        observed = self.network.grounded.observed
+        """Whether each triple of O ∪ H is true."""
+        observed = self.grounder.network.observed
         truth = observed.copy()
-        if self.assumed is not None:
-            hidden = len(truth) - int(truth.sum())
-            if len(self.assumed) != hidden:
+        if self.assumed_true is not None:
+            n_hidden = len(truth) - int(truth.sum())
+            if len(self.assumed_true) != n_hidden:
                 raise InputError(
-                    f"{len(self.assumed):,} hidden triples were judged, but these rules conclude {hidden:,}: rules were"
-                    " edited since; `plogicnet refit` learns their weights again"
+                    f"the run has {len(self.assumed_true):,} hidden triples, but the rules conclude {n_hidden:,},"
+                    " because the rules were edited. Learn the weights again with `plogicnet refit`."
                 )
-            truth[~observed] = self.assumed
+            truth[~observed] = self.assumed_true
         return truth
 
     @cached_property
-    def rows(self) -> Rows:
-        """Triples × rules, so that log-odds = base + matrix · weights; equal triples are one row.
+    def rows(self) -> DistinctRows:
+        """The distinct rows of the triples × rules matrix, with log-odds = base + matrix · weights.
 
-        Where only observed premises count, the merged form of the groundings is enough. The full blanket and sampled
-        premises need the unmerged form, which must fit into memory.
+        If only observed triples can be premises, the rows are computed from the rule multisets. Otherwise (full blanket
+        or sampled premises) all groundings must be in memory.
         """
         self.require_memory()
-        relations = self.network.grounded.triples.triples[:, RELATION]
-        if not self._is_merged:
-            matrix = features(self.network.groundings, self.truth, self.blanket, self.aggregate)
-            return Rows.of(matrix, self.base[relations])
-        rows = aggregated(self.network.grounded.multisets, self.aggregate)
+        relations = self.grounder.network.triples.triples[:, RELATION]
+        if not self._uses_multisets:
+            matrix = features(self.grounder.groundings, self.truth, self.blanket, self.aggregate)
+            return DistinctRows.of(matrix, self.base[relations])
+        rows = aggregate_rows(self.grounder.network.multisets, self.aggregate)
         base = np.empty(len(rows.base))
-        reached = rows.number >= 0
-        base[rows.number[reached]] = self.base[relations[reached]]  # rules of one multiset conclude one relation
+        is_reached = rows.row_of_triple >= 0
+        # all rules of a multiset conclude the same relation, so triples with the same multiset have the same base
+        base[rows.row_of_triple[is_reached]] = self.base[relations[is_reached]]
         return replace(rows, base=base)
 
     def require_memory(self) -> None:
-        """Raises an InputError where a memory limit has no room for the rows and what is made of them."""
-        grounded = self.network.grounded
-        size = grounded.size if isinstance(grounded, Groundings) or not self._is_merged else 0
+        """Raise InputError if the memory limit is too low for learning and ranking."""
+        network = self.grounder.network
+        n_in_memory = network.size if isinstance(network, InMemoryGroundNetwork) or not self._uses_multisets else 0
         require_bytes(
-            ENTRY_BYTES * size + TRIPLE_BYTES * len(grounded.triples),
-            f"weights and scores by {grounded.size:,} groundings of {len(grounded.triples):,} triples",
-            "raise rules.min_precision, or leave rules out",
+            ENTRY_BYTES * n_in_memory + TRIPLE_BYTES * len(network.triples),
+            f"weights and scores of {network.size:,} groundings and {len(network.triples):,} triples",
+            "raise rules.min_precision or remove rules",
         )
 
     @property
-    def _is_merged(self) -> bool:
-        """Whether every grounding that concludes a triple counts, and nothing else: its rule multiset is enough."""
-        return not self.network.linked
+    def _uses_multisets(self) -> bool:
+        """Whether the rows depend only on the rule multisets, because all premises are observed."""
+        return not self.grounder.hidden_premises
 
     @property
     def is_local(self) -> bool:
-        """Whether a triple's row depends on observed premises alone, and can be had without the whole network."""
-        return self.blanket == "hypothesis" and (self.assumed is None or not self.assumed.any())
+        """Whether a triple's row depends only on groundings with observed premises. It then needs no ground network."""
+        return self.blanket == "hypothesis" and (self.assumed_true is None or not self.assumed_true.any())
 
 
 @dataclass(frozen=True)
 class Reason:
-    """A rule's part in one triple's log-odds.
+    """The contribution of a rule to the log-odds of a triple.
 
     Attributes:
-        rule: the rule's number.
-        value: what its weight is multiplied with.
-        groundings: how many of its groundings conclude the triple from true premises.
-        broken: how many the triple would break: it is a premise, the others are true, the hypothesis is not. They
-            count under the full blanket alone.
-        premises: the premises of the first of the groundings, as triples.
+        rule: the index of the rule.
+        value: the factor by which the rule's weight is multiplied.
+        n_groundings: the number of groundings that conclude the triple from true premises.
+        n_violated: the number of groundings that become false if the triple is true. In these the triple is a premise,
+            the other premises are true and the hypothesis is false. They are counted only with mln.blanket=full.
+        premises: the premises of the first groundings, as triples.
     """
 
     rule: int
     value: float
-    groundings: int
-    broken: int
+    n_groundings: int
+    n_violated: int
     premises: list[IntArray]
 
 
@@ -121,110 +124,119 @@ class RuleModel:
     Attributes:
         rules: the rules with their weights.
         constraints: the irreflexive constraints.
-        evidence: the ground network and the assignment under which premises are taken.
+        assignment: the ground network and the truth of the premises.
     """
 
     rules: RuleTable
     constraints: RuleTable
-    evidence: Evidence
+    assignment: TruthAssignment
 
     @property
-    def grounded(self) -> Grounded:
-        """The ground network, in memory or on disk as its engine has it."""
-        return self.evidence.network.grounded
+    def network(self) -> GroundNetwork:
+        """The ground network, in memory or on disk, depending on the engine."""
+        return self.assignment.grounder.network
 
     @property
-    def groundings(self) -> Groundings:
-        """The ground network in its unmerged form, which must fit into memory."""
-        return self.evidence.network.groundings
+    def groundings(self) -> InMemoryGroundNetwork:
+        """The ground network in memory. Raises InputError if it does not fit into memory."""
+        return self.assignment.grounder.groundings
 
     @property
     def triples(self) -> TripleSet:
         """O ∪ H."""
-        return self.grounded.triples
+        return self.network.triples
 
     @property
     def observed(self) -> BoolArray:
-        """For each triple of O ∪ H, whether it is in O."""
-        return self.grounded.observed
+        """Whether each triple of O ∪ H is in O."""
+        return self.network.observed
 
     @property
     def hidden(self) -> IntArray:
         """H, the hidden triples."""
-        return self.grounded.hidden
+        return self.network.hidden
 
     @property
     def reached(self) -> BoolArray:
-        """For each triple of O ∪ H, whether some rule takes part in its log-odds."""
-        return self.rows.number >= 0
+        """Whether a rule contributes to the log-odds of each triple of O ∪ H."""
+        return self.rows.row_of_triple >= 0
 
     @property
     def truth(self) -> BoolArray:
-        """The assignment under which the premises are taken."""
-        return self.evidence.truth
+        """Whether each triple of O ∪ H is true as a premise."""
+        return self.assignment.truth
 
     @property
-    def rows(self) -> Rows:
-        """Triples × rules, so that log-odds = base + matrix · weights; equal triples are one row."""
-        return self.evidence.rows
+    def rows(self) -> DistinctRows:
+        """The distinct rows of the triples × rules matrix, with log-odds = base + matrix · weights."""
+        return self.assignment.rows
 
     @property
     def matrix(self) -> sparse.csr_array:
-        """The same with a row for every triple of O ∪ H."""
-        return self.rows.whole
+        """The matrix with one row per triple of O ∪ H."""
+        return self.rows.full_matrix
 
     @property
     def base(self) -> FloatArray:
-        """The log-odds b of each relation."""
-        return self.evidence.base
+        """The base log-odds b of each relation."""
+        return self.assignment.base
 
     @property
     def aggregate(self) -> Aggregate:
-        """How a rule's groundings are taken together."""
-        return self.evidence.aggregate
+        """How groundings are aggregated: `sum` or `mean`."""
+        return self.assignment.aggregate
 
     def require_memory(self) -> None:
-        """Raises an InputError where a memory limit has no room for what weights are learned from."""
-        self.evidence.require_memory()
+        """Raise InputError if the memory limit is too low for learning and ranking."""
+        self.assignment.require_memory()
 
-    def reasons(self, triple: IntArray, most: int | None = None) -> list[Reason]:
-        """Which rules take part in one triple's log-odds; where that is possible, without building the whole network.
+    def reasons(self, triple: IntArray, max_groundings: int | None = None) -> list[Reason]:
+        """Return the contributions of rules to a triple's log-odds, without grounding all rules if possible.
 
-        All groundings are counted; the premises of at most so many of each rule are given.
+        Each reason contains the premises of at most `max_groundings` groundings.
         """
-        if not self.evidence.is_local:
-            return self._reasons_of_row(triple, most)
-        found = self.evidence.network.of_triple(triple)
-        every = sum(len(premises) for premises in found.values()) if self.evidence.aggregate == "mean" else 1
+        if not self.assignment.is_local:
+            return self._reasons_from_network(triple, max_groundings)
+        groundings = self.assignment.grounder.groundings_of_triple(triple)
+        total = sum(len(premises) for premises in groundings.values()) if self.assignment.aggregate == "mean" else 1
         return [
             Reason(
-                rule, len(premises) / every, len(premises), 0, [_each_once(p[p[:, 0] >= 0]) for p in premises[:most]]
+                rule,
+                len(premises) / total,
+                len(premises),
+                0,
+                [_drop_duplicates(p[p[:, 0] >= 0]) for p in premises[:max_groundings]],
             )
-            for rule, premises in found.items()
+            for rule, premises in groundings.items()
         ]
 
-    def _reasons_of_row(self, triple: IntArray, most: int | None) -> list[Reason]:
+    def _reasons_from_network(self, triple: IntArray, max_groundings: int | None) -> list[Reason]:
         groundings = self.groundings
         row = int(groundings.triples.find(triple[None, :])[0])
         if row < 0:
             return []
-        true = np.append(self.truth, True)  # row -1, the padding, is true
-        concluding = groundings.of(row)
-        concluding = concluding[true[groundings.premises[concluding]].all(axis=1)]
-        broken = groundings.rule[self._broken_by(row)] if self.evidence.blanket == "full" else concluding[:0]
-        found = []
+        is_true = np.append(self.truth, True)  # row -1, the padding, is true
+        concluding = groundings.groundings_of(row)
+        concluding = concluding[is_true[groundings.premises[concluding]].all(axis=1)]
+        violated = groundings.rule[self._violated_by(row)] if self.assignment.blanket == "full" else concluding[:0]
+        reasons = []
         for rule, value in zip(*(part.tolist() for part in self.rows.row(row)), strict=True):
-            own = concluding[groundings.rule[concluding] == rule]
-            premises = [groundings.triples.triples[p[p >= 0]] for p in groundings.premises[own[:most]]]
-            found.append(Reason(rule, value, len(own), int((broken == rule).sum()), premises))
-        return found
+            concluding_by_rule = concluding[groundings.rule[concluding] == rule]
+            premises = [
+                groundings.triples.triples[p[p >= 0]] for p in groundings.premises[concluding_by_rule[:max_groundings]]
+            ]
+            reasons.append(Reason(rule, value, len(concluding_by_rule), int((violated == rule).sum()), premises))
+        return reasons
 
-    def _broken_by(self, row: int) -> IntArray:
-        """The groundings that a triple would break as a premise: all others are true, and the hypothesis is not."""
-        groundings, true = self.groundings, np.append(self.truth, True)
-        used = np.flatnonzero((groundings.premises == row).any(axis=1))
-        others = (true[groundings.premises[used]] | (groundings.premises[used] == row)).all(axis=1)
-        return np.asarray(used[others & ~self.truth[groundings.hypothesis[used]]])
+    def _violated_by(self, row: int) -> IntArray:
+        """Return the groundings that become false if the triple in this row is true.
+
+        The triple is a premise, the other premises are true and the hypothesis is false.
+        """
+        groundings, is_true = self.groundings, np.append(self.truth, True)
+        candidates = np.flatnonzero((groundings.premises == row).any(axis=1))
+        others_true = (is_true[groundings.premises[candidates]] | (groundings.premises[candidates] == row)).all(axis=1)
+        return np.asarray(candidates[others_true & ~self.truth[groundings.hypothesis[candidates]]])
 
     @property
     def log_odds(self) -> FloatArray:
@@ -232,7 +244,7 @@ class RuleModel:
         return self.log_odds_of(self.rows.sums(self.rules.weight), self.triples.triples[:, RELATION])
 
     def log_odds_of(self, sums: FloatArray, relations: IntArray) -> FloatArray:
-        """The log-odds of triples of these relations, by the sums of value · weight over their rules."""
+        """Return the log-odds of triples, from their relations and from `sums`, their sums of value · weight."""
         return np.asarray(self.base[relations] + sums)
 
     @property
@@ -240,39 +252,41 @@ class RuleModel:
         """p_w of the hidden triples."""
         return probability(self.log_odds)[~self.observed]
 
-    def within(self, graph: KnowledgeGraph) -> "RuleModel":
-        """The same rules, weights and base rates in a graph that has more facts, perhaps of more entities.
+    def bind(self, graph: KnowledgeGraph) -> "RuleModel":
+        """Return the model for a graph with more facts or entities, with the same rules, weights and base rates.
 
-        Hidden triples that were assumed to be true are so still; those that the new facts make hidden are not.
+        Hidden triples that are assumed to be true stay so. New hidden triples are not assumed to be true.
         """
-        before = self.evidence
-        evidence = replace(before, network=replace(before.network, graph=graph), assumed=None)
-        if before.assumed is not None and before.assumed.any():
-            true = TripleSet.of(self.hidden[before.assumed], len(graph.entities))
-            evidence = replace(evidence, assumed=true.contains(evidence.network.grounded.hidden))
-        return replace(self, evidence=evidence)
+        old = self.assignment
+        assignment = replace(old, grounder=replace(old.grounder, graph=graph), assumed_true=None)
+        if old.assumed_true is not None and old.assumed_true.any():
+            still_true = TripleSet.of(self.hidden[old.assumed_true], len(graph.entities))
+            assignment = replace(assignment, assumed_true=still_true.contains(assignment.grounder.network.hidden))
+        return replace(self, assignment=assignment)
 
     def scores(self, graph: KnowledgeGraph) -> RuleScores:
-        """What ranking, prediction and calibration need of it."""
-        triples, reached = self.triples, self.reached
-        subset = TripleSet(triples.triples[reached], triples.keys[reached], triples.entities)
-        return RuleScores(subset, self.log_odds[reached], self.base, self.irreflexive(graph), graph.observed)
+        """Return the scores for ranking, prediction and calibration."""
+        triples, is_reached = self.triples, self.reached
+        subset = TripleSet(triples.triples[is_reached], triples.keys[is_reached], triples.entities)
+        return RuleScores(
+            subset, self.log_odds[is_reached], self.base, self.irreflexive_relations(graph), graph.observed
+        )
 
-    def scores_of(self, graph: KnowledgeGraph, triple: IntArray, odds: float | None) -> RuleScores:
-        """The same for one triple alone, which has these log-odds, or none where no rule reaches it."""
-        reached = TripleSet.of(triple[None, :] if odds is not None else [], len(graph.entities))
-        own = np.array([] if odds is None else [odds])
-        return RuleScores(reached, own, self.base, self.irreflexive(graph), graph.observed)
+    def scores_of(self, graph: KnowledgeGraph, triple: IntArray, log_odds: float | None) -> RuleScores:
+        """Return the scores of one triple with known log-odds. They are None if no rule concludes the triple."""
+        reached = TripleSet.of(triple[None, :] if log_odds is not None else [], len(graph.entities))
+        values = np.array([] if log_odds is None else [log_odds])
+        return RuleScores(reached, values, self.base, self.irreflexive_relations(graph), graph.observed)
 
-    def irreflexive(self, graph: KnowledgeGraph) -> BoolArray:
-        """Which relations have the constraint that r(x, x) does not hold."""
+    def irreflexive_relations(self, graph: KnowledgeGraph) -> BoolArray:
+        """Return whether each relation has the constraint that excludes r(x, x)."""
         constrained = np.zeros(len(graph.relations), dtype=bool)
         constrained[[graph.relations.id(rule.head.relation) for rule in self.constraints.rules]] = True
         return constrained
 
 
-def _each_once(triples: IntArray) -> IntArray:
-    """The distinct ones, in the order of their first appearance."""
+def _drop_duplicates(triples: IntArray) -> IntArray:
+    """Return the distinct triples in the order of first occurrence."""
     return triples[np.sort(np.unique(triples, axis=0, return_index=True)[1])]
 
 
@@ -281,25 +295,27 @@ def build_rule_model(
     config: Config,
     rules: RuleTable,
     constraints: RuleTable,
-    assumed: BoolArray | None = None,
-    progress: Progress = silent,
+    assumed_true: BoolArray | None = None,
+    progress: Progress = no_progress,
 ) -> RuleModel:
-    """The model of rules whose premises are true where observed, or among the hidden triples that are `assumed`.
+    """Return the model of rules. Observed triples and the hidden triples in `assumed_true` are true premises.
 
-    The network is grounded when it is first needed.
+    The rules are grounded on first use.
     """
-    # under the full blanket a hidden triple counts as a premise too
-    linked = config.mln.blanket == "full" or config.mln.hidden_premises == "sampled"
-    network = Network.of(graph, rules.rules, config, linked, progress)
+    # the full blanket also needs hidden triples as premises
+    hidden_premises = config.mln.blanket == "full" or config.mln.hidden_premises == "sampled"
+    grounder = Grounder.of(graph, rules.rules, config, hidden_premises, progress)
     base = base_log_odds(graph, config.mln.unit_clauses)
-    return RuleModel(rules, constraints, Evidence(network, assumed, config.mln.blanket, config.mln.aggregate, base))
+    return RuleModel(
+        rules, constraints, TruthAssignment(grounder, assumed_true, config.mln.blanket, config.mln.aggregate, base)
+    )
 
 
 def m_step(model: RuleModel, hidden_q: FloatArray, config: Config, seed: int) -> RuleModel:
-    """Learns the weights anew with y = 1 on O and y = q on H (Sec. 4.3)."""
+    """Return the model with weights learned from the targets y = 1 on O and y = q on H (Sec. 4.3 of the paper)."""
     if config.mln.hidden_premises == "sampled":
-        assumed = np.random.default_rng([seed, 11]).random(len(hidden_q)) < hidden_q
-        model = replace(model, evidence=replace(model.evidence, assumed=assumed))
+        assumed_true = np.random.default_rng([seed, 11]).random(len(hidden_q)) < hidden_q
+        model = replace(model, assignment=replace(model.assignment, assumed_true=assumed_true))
     targets = np.ones(len(model.observed))
     targets[~model.observed] = hidden_q
     rules = model.rules
@@ -307,8 +323,8 @@ def m_step(model: RuleModel, hidden_q: FloatArray, config: Config, seed: int) ->
     return replace(model, rules=rules.with_weights(weights))
 
 
-def report(model: RuleModel, config: Config) -> RuleTable:
-    """The rules as the M-step left them, with each weight's standard error and each rule's groundings counted."""
+def rule_report(model: RuleModel, config: Config) -> RuleTable:
+    """Return the rules with the standard errors of their weights and the number of groundings of each rule."""
     rules = model.rules
     errors = standard_errors(model.rows, rules.weight, config.mln.l2, rules.fixed, config.threads)
-    return rules.reported(errors, model.grounded.rule_counts)
+    return rules.with_report(errors, model.network.groundings_per_rule)

@@ -1,4 +1,4 @@
-"""The rules' score of any triple: sparse log-odds where a rule reaches it, the base rate elsewhere."""
+"""The rule model's scores: the log-odds of triples that rules conclude, and the base rate of all others."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -6,19 +6,19 @@ from functools import cached_property
 import numpy as np
 from scipy import special
 
-from plogicnet.graph import HEAD, RELATION, SIDES, TAIL, Answers, BoolArray, FloatArray, IntArray, Side, TripleSet
+from plogicnet.graph import HEAD, RELATION, SIDES, TAIL, AnswerIndex, BoolArray, FloatArray, IntArray, Side, TripleSet
 
 
 @dataclass(frozen=True)
 class RuleScores:
-    """The rule model's answers, ready for ranking, prediction and calibration.
+    """The rule model's scores for ranking, prediction and calibration.
 
     Attributes:
-        reached: the triples that at least one grounding concludes, observed ones too.
-        log_odds: their log-odds b + Σ.
-        base: b of each relation, which is also the log-odds of every triple that no rule reaches.
-        irreflexive: which relations have the constraint that r(x, x) does not hold.
-        observed: O; an observed self-loop is exempt from the constraint.
+        reached: the triples, observed or not, that at least one rule concludes.
+        log_odds: the log-odds of each triple in `reached`.
+        base: the base log-odds b of each relation. They are the log-odds of all other triples.
+        irreflexive: whether each relation has the constraint that excludes r(x, x).
+        observed: O. The constraint does not exclude observed triples.
     """
 
     reached: TripleSet
@@ -28,28 +28,31 @@ class RuleScores:
     observed: TripleSet
 
     @cached_property
-    def _answers(self) -> dict[Side, Answers]:
-        return {side: Answers.of(self.reached.triples, self.reached.entities, side) for side in SIDES}
+    def _answers(self) -> dict[Side, AnswerIndex]:
+        return {side: AnswerIndex.of(self.reached.triples, self.reached.entities, side) for side in SIDES}
 
     def of_triples(self, triples: IntArray) -> tuple[FloatArray, BoolArray]:
-        """The log-odds of given triples, and which of them a rule reaches."""
+        """Return the log-odds of each triple, and whether a rule concludes it."""
         rows = self.reached.find(triples)
-        reached = rows >= 0
-        odds = self.base[triples[:, RELATION]].copy()
-        odds[reached] = self.log_odds[rows[reached]]
-        return odds, reached
+        is_reached = rows >= 0
+        log_odds = self.base[triples[:, RELATION]].copy()
+        log_odds[is_reached] = self.log_odds[rows[is_reached]]
+        return log_odds, is_reached
 
     def of_queries(self, known: IntArray, relations: IntArray, side: Side) -> tuple[IntArray, IntArray, FloatArray]:
-        """For queries against all entities, the reached candidates alone: query's number, entity, log-odds."""
-        owners, candidates, rows = self._answers[side].lookup(known, relations)
-        return owners, candidates, self.log_odds[rows]
+        """Return the candidates that rules conclude, as three arrays: index of the query, entity, log-odds."""
+        query_index, candidates, rows = self._answers[side].lookup(known, relations)
+        return query_index, candidates, self.log_odds[rows]
 
     def forbidden(self, triples: IntArray) -> BoolArray:
-        """Which triples a constraint rules out: (e, r, e), unless observed or held probable by other rules."""
-        loops = (triples[:, HEAD] == triples[:, TAIL]) & self.irreflexive[triples[:, RELATION]]
+        """Return whether a constraint excludes each triple.
+
+        It excludes (e, r, e) if r is irreflexive, unless the triple is observed or rules give it p_w ≥ 0.5.
+        """
+        is_loop = (triples[:, HEAD] == triples[:, TAIL]) & self.irreflexive[triples[:, RELATION]]
         result = np.zeros(len(triples), dtype=bool)
-        if loops.any():
-            odds, reached = self.of_triples(triples[loops])
-            exempt = self.observed.contains(triples[loops]) | (reached & (special.expit(odds) >= 0.5))
-            result[loops] = ~exempt
+        if is_loop.any():
+            log_odds, is_reached = self.of_triples(triples[is_loop])
+            is_exempt = self.observed.contains(triples[is_loop]) | (is_reached & (special.expit(log_odds) >= 0.5))
+            result[is_loop] = ~is_exempt
         return result

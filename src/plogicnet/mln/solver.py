@@ -1,70 +1,90 @@
-"""Newton's method on one part of the pseudolikelihood, compiled: the same bits on any number of threads."""
+"""Newton's method for one component of the pseudolikelihood, in compiled code.
+
+The functions share these arguments. begin, rule and value are the CSR arrays (indptr, indices, data) of X, the rows ×
+rules matrix. base, count and target are b, c and y of each row; see `plogicnet.mln.learning.Pseudolikelihood`.
+"""
 
 import math
 
 import numpy as np
 from numba import njit
 
-CHORD_FALLS = 0.1
-"""The chord's share of the curvature falls to this much of itself after a full step, and rises so after a short one."""
+CHORD_DECAY = 0.1
+"""The factor by which `chord_share` (see `maximise`) falls after a long step and grows after a short step."""
 
 
 @njit(nogil=True, cache=True)
-def maximise(begin, rule, times, base, count, target, l2, start, dense_up_to, steps, enough):  # type: ignore[no-untyped-def]
-    """The weights that maximise Σ c [y log p + (1 - y) log(1 - p)] - l2/2·‖w‖², p = σ(b + X w); and the steps taken.
+def maximise(begin, rule, value, base, count, target, l2, start, max_dense, max_steps, tolerance):  # type: ignore[no-untyped-def]
+    """Maximise Σ c [y log p + (1 - y) log(1 - p)] - l2/2·‖w‖² with p = σ(b + X w). Return w and the number of steps.
 
-    Newton's direction, and the best place along it: each step climbs. Far from the maximum a rare relation's p(1 - p)
-    is tiny and Newton's direction a poor one, so the first steps use the slope of the chord from p to the row's own
-    target, with which one row alone would land there; Newton's own curvature takes over as steps come out right.
+    Each step is a line search along Newton's direction. Far from the maximum, the curvature p(1 - p) of a rare relation
+    is tiny and the direction is poor. So the first steps use the slope of the chord of σ between the row's current
+    log-odds and the log-odds of its target instead. `chord_share` is the weight of this slope. It shrinks as steps
+    succeed.
+
+    Args:
+        begin: the beginning of each row's entries of X, and the end of the last (indptr).
+        rule: the column of each entry (indices).
+        value: the value of each entry (data).
+        base: b of each row.
+        count: c of each row.
+        target: y of each row.
+        l2: the weight of the penalty.
+        start: the initial weights w.
+        max_dense: the largest number of rules for which a dense Hessian is used instead of conjugate gradients.
+        max_steps: the largest number of Newton steps.
+        tolerance: the largest absolute entry of the gradient at which the search ends.
     """
     weights = start.copy()
-    odds, curvature, change = np.empty(len(base)), np.empty(len(base)), np.empty(len(base))
+    log_odds, curvature, log_odds_change = np.empty(len(base)), np.empty(len(base)), np.empty(len(base))
     gradient = np.empty(len(start))
-    size = len(start) if len(start) <= dense_up_to else 0
-    hessian = np.empty((size, size))
-    enough = max(enough, 1e-15 * _largest_sum(begin, rule, times, count, gradient))  # below that is rounding
-    chord = 1.0
-    for taken in range(steps):
-        _product(begin, rule, times, weights, odds)
-        _add(1.0, base, odds)
-        steepest = _gradient(begin, rule, times, odds, target, count, weights, l2, gradient)
-        if steepest <= enough:
-            return weights, taken
-        _curvature(odds, target, count, chord, curvature)
-        if size:
+    dense_size = len(start) if len(start) <= max_dense else 0  # 0: no dense Hessian
+    hessian = np.empty((dense_size, dense_size))
+    # smaller gradients are rounding errors
+    tolerance = max(tolerance, 1e-15 * _max_abs_sum(begin, rule, value, count, gradient))
+    chord_share = 1.0
+    for n_steps in range(max_steps):
+        _product(begin, rule, value, weights, log_odds)
+        _add(1.0, base, log_odds)
+        largest = _gradient(begin, rule, value, log_odds, target, count, weights, l2, gradient)
+        if largest <= tolerance:
+            return weights, n_steps
+        _curvature(log_odds, target, count, chord_share, curvature)
+        if dense_size:
             step = gradient.copy()
-            _fill(begin, rule, times, curvature, l2, hessian)
-            _factor(hessian, 1e-10)
-            _solve(hessian, step)
-        else:  # few inner steps far away, Newton's convergence near the maximum
-            tolerance = min(0.1, math.sqrt(steepest))
-            step = _conjugate_gradients(begin, rule, times, curvature, l2, gradient, tolerance)
-        _product(begin, rule, times, step, change)
-        along = _search(odds, change, target, count, weights, step, l2, _dot(gradient, step))
-        _add(along, step, weights)
-        if along > 0.75:
-            chord *= CHORD_FALLS
-        elif along < 0.35:
-            chord = min(1.0, max(chord, 1e-4) / CHORD_FALLS)
-    return weights, steps
+            _fill_hessian(begin, rule, value, curvature, l2, hessian)
+            _cholesky(hessian, 1e-10)
+            _solve_cholesky(hessian, step)
+        else:  # a loose tolerance far from the maximum, a tight one near it
+            cg_tolerance = min(0.1, math.sqrt(largest))
+            step = _conjugate_gradients(begin, rule, value, curvature, l2, gradient, cg_tolerance)
+        _product(begin, rule, value, step, log_odds_change)
+        step_size = _line_search(log_odds, log_odds_change, target, count, weights, step, l2, _dot(gradient, step))
+        _add(step_size, step, weights)
+        if step_size > 0.75:
+            chord_share *= CHORD_DECAY
+        elif step_size < 0.35:
+            chord_share = min(1.0, max(chord_share, 1e-4) / CHORD_DECAY)
+    return weights, max_steps
 
 
 @njit(nogil=True, cache=True)
-def variances(begin, rule, times, base, count, l2, weights):  # type: ignore[no-untyped-def]
-    """The diagonal of H⁻¹, H the negative Hessian at some weights; infinite where H is singular."""
-    odds, curvature = np.empty(len(base)), np.empty(len(base))
-    _product(begin, rule, times, weights, odds)
-    _add(1.0, base, odds)
-    _curvature(odds, odds, count, 0.0, curvature)
+def variances(begin, rule, value, base, count, l2, weights):  # type: ignore[no-untyped-def]
+    """Return the diagonal of H⁻¹, where H is the negative Hessian at the weights, or infinity if H is singular."""
+    log_odds, curvature = np.empty(len(base)), np.empty(len(base))
+    _product(begin, rule, value, weights, log_odds)
+    _add(1.0, base, log_odds)
+    _curvature(log_odds, log_odds, count, 0.0, curvature)  # with chord_share 0, the second argument is not used
     lower = np.empty((len(weights), len(weights)))
-    _fill(begin, rule, times, curvature, l2, lower)
+    _fill_hessian(begin, rule, value, curvature, l2, lower)
     result, column = np.full(len(weights), np.inf), np.empty(len(weights))
-    total = np.empty(len(weights))
+    diagonal = np.empty(len(weights))
     for j in range(len(weights)):
-        total[j] = lower[j, j]
-    _factor(lower, 1e-300)
+        diagonal[j] = lower[j, j]
+    _cholesky(lower, 1e-300)
     for j in range(len(weights)):
-        if not lower[j, j] ** 2 > 1e-11 * total[j] + 1e-290:
+        # the pivot is only rounding error: H is numerically singular
+        if not lower[j, j] ** 2 > 1e-11 * diagonal[j] + 1e-290:
             return result
     for j in range(len(weights)):  # the columns of L⁻¹
         column[j] = 1 / lower[j, j]
@@ -75,128 +95,141 @@ def variances(begin, rule, times, base, count, l2, weights):  # type: ignore[no-
 
 
 @njit(nogil=True, cache=True)
-def _search(odds, change, target, count, weights, step, l2, first):  # type: ignore[no-untyped-def]
-    """How far to go along a step: to where a tenth of the first slope is left, by Newton's method in a bracket.
+def _line_search(log_odds, change, target, count, weights, step, l2, first_slope):  # type: ignore[no-untyped-def]
+    """Return a step size at which the slope along the step is at most a tenth of `first_slope`, the slope at 0.
 
-    The objective is concave, so while it still rises there, it has risen all the way; where it falls, either the step
-    is too short for the curvature to have changed much, or the gain is looked at.
+    `change` is the change of the log-odds for step size 1. The step size is found by Newton's method, safeguarded by
+    bisection. The objective is concave, so it has increased if the slope is still positive. A negative slope means that
+    the step went past the maximum along the line. The step is then accepted if no log-odds change by more than 1, or if
+    the objective has increased.
     """
-    longest = _largest(change)
-    low, high, at = 0.0, np.inf, 1.0
-    for turn in range(60):
-        slope, bend = 0.0, 0.0
-        for row in range(len(odds)):
-            p = _logistic(odds[row] + at * change[row])
+    max_change = _max_abs(change)
+    low, high, step_size = 0.0, np.inf, 1.0
+    for iteration in range(60):
+        slope, curvature = 0.0, 0.0
+        for row in range(len(log_odds)):
+            p = _logistic(log_odds[row] + step_size * change[row])
             slope += count[row] * (target[row] - p) * change[row]
-            bend += count[row] * p * (1 - p) * change[row] ** 2
+            curvature += count[row] * p * (1 - p) * change[row] ** 2
         for j in range(len(step)):
-            slope -= l2 * (weights[j] + at * step[j]) * step[j]
-            bend += l2 * step[j] ** 2
-        if abs(slope) <= 0.1 * first and (
-            slope >= 0 or at * longest <= 1 or _gain(odds, change, target, count, weights, step, l2, at) > 0
+            slope -= l2 * (weights[j] + step_size * step[j]) * step[j]
+            curvature += l2 * step[j] ** 2
+        if abs(slope) <= 0.1 * first_slope and (
+            slope >= 0
+            or step_size * max_change <= 1
+            or _gain(log_odds, change, target, count, weights, step, l2, step_size) > 0
         ):
-            return at
+            return step_size
         if slope > 0:
-            low = at
+            low = step_size
         else:
-            high = at
-        guess = min(at + slope / max(bend, 1e-300), 4 * at)
-        if not low < guess < high or turn % 4 == 3:
-            guess = (low + high) / 2 if high < np.inf else 4 * at
-        at = guess
+            high = step_size
+        guess = min(step_size + slope / max(curvature, 1e-300), 4 * step_size)
+        if not low < guess < high or iteration % 4 == 3:  # every fourth guess bisects, so that the bracket shrinks
+            guess = (low + high) / 2 if high < np.inf else 4 * step_size
+        step_size = guess
     return low
 
 
 @njit(nogil=True, cache=True)
-def _gain(odds, change, target, count, weights, step, l2, at):  # type: ignore[no-untyped-def]
-    """What the objective gains by going so far along a step."""
+def _gain(log_odds, change, target, count, weights, step, l2, step_size):  # type: ignore[no-untyped-def]
+    """Return the increase of the objective for a step size."""
     gain = 0.0
-    for row in range(len(odds)):
-        moved = at * change[row]
-        gain += count[row] * (target[row] * moved - _softplus(odds[row] + moved) + _softplus(odds[row]))
+    for row in range(len(log_odds)):
+        delta = step_size * change[row]
+        gain += count[row] * (target[row] * delta - _softplus(log_odds[row] + delta) + _softplus(log_odds[row]))
     for j in range(len(step)):
-        gain -= l2 * at * step[j] * (weights[j] + at * step[j] / 2)
+        gain -= l2 * step_size * step[j] * (weights[j] + step_size * step[j] / 2)
     return gain
 
 
 @njit(nogil=True, cache=True)
-def _product(begin, rule, times, weights, result):  # type: ignore[no-untyped-def]
+def _product(begin, rule, value, weights, result):  # type: ignore[no-untyped-def]
+    """Fill `result` with X · weights."""
     for row in range(len(result)):
         total = 0.0
         for k in range(begin[row], begin[row + 1]):
-            total += times[k] * weights[rule[k]]
+            total += value[k] * weights[rule[k]]
         result[row] = total
 
 
-# loops rather than array expressions: they compile in a fraction of the time
+# vector operations as loops, which compile much faster than array expressions
 
 
 @njit(nogil=True, cache=True)
-def _add(times, a, result):  # type: ignore[no-untyped-def]
+def _add(factor, a, result):  # type: ignore[no-untyped-def]
+    """Add factor · a to `result`."""
     for k in range(len(a)):
-        result[k] += times * a[k]
+        result[k] += factor * a[k]
 
 
 @njit(nogil=True, cache=True)
-def _largest(a):  # type: ignore[no-untyped-def]
-    largest = 0.0
+def _max_abs(a):  # type: ignore[no-untyped-def]
+    result = 0.0
     for k in range(len(a)):
-        largest = max(largest, abs(a[k]))
-    return largest
+        result = max(result, abs(a[k]))
+    return result
 
 
 @njit(nogil=True, cache=True)
-def _softplus(o):  # type: ignore[no-untyped-def]
-    return max(o, 0.0) + math.log1p(math.exp(-abs(o)))
+def _softplus(x):  # type: ignore[no-untyped-def]
+    return max(x, 0.0) + math.log1p(math.exp(-abs(x)))
 
 
 @njit(nogil=True, cache=True)
-def _logistic(o):  # type: ignore[no-untyped-def]
-    e = math.exp(-abs(o))
-    return 1 / (1 + e) if o >= 0 else e / (1 + e)
+def _logistic(x):  # type: ignore[no-untyped-def]
+    e = math.exp(-abs(x))
+    return 1 / (1 + e) if x >= 0 else e / (1 + e)
 
 
 @njit(nogil=True, cache=True)
-def _gradient(begin, rule, times, odds, target, count, weights, l2, gradient):  # type: ignore[no-untyped-def]
-    """Fills in Xᵀ c (y - p) - l2·w and gives its largest entry."""
+def _gradient(begin, rule, value, log_odds, target, count, weights, l2, gradient):  # type: ignore[no-untyped-def]
+    """Fill `gradient` with Xᵀ c (y - p) - l2·w. Return its largest absolute entry."""
     for j in range(len(gradient)):
         gradient[j] = -l2 * weights[j]
-    for row in range(len(odds)):
-        pull = count[row] * (target[row] - _logistic(odds[row]))
+    for row in range(len(log_odds)):
+        residual = count[row] * (target[row] - _logistic(log_odds[row]))
         for k in range(begin[row], begin[row + 1]):
-            gradient[rule[k]] += pull * times[k]
-    return _largest(gradient)
+            gradient[rule[k]] += residual * value[k]
+    return _max_abs(gradient)
 
 
 @njit(nogil=True, cache=True)
-def _largest_sum(begin, rule, times, count, work):  # type: ignore[no-untyped-def]
-    """The largest Σ c |x| of a rule: the size of what its gradient is summed from."""
-    for j in range(len(work)):
-        work[j] = 0.0
+def _max_abs_sum(begin, rule, value, count, sums):  # type: ignore[no-untyped-def]
+    """Return the largest column sum of c · |X|, an upper bound of a gradient entry without the penalty.
+
+    `sums` is scratch space.
+    """
+    for j in range(len(sums)):
+        sums[j] = 0.0
     for row in range(len(count)):
         for k in range(begin[row], begin[row + 1]):
-            work[rule[k]] += count[row] * abs(times[k])
-    return _largest(work)
+            sums[rule[k]] += count[row] * abs(value[k])
+    return _max_abs(sums)
 
 
 @njit(nogil=True, cache=True)
-def _curvature(odds, target, count, chord, curvature):  # type: ignore[no-untyped-def]
-    """Fills in the diagonal D of the negative Hessian Xᵀ D X + l2·I, moved towards the chords' slopes by a share."""
-    for row in range(len(odds)):
-        o = odds[row]
-        p = _logistic(o)
-        own = p * (1 - p)
-        if chord > 0:
+def _curvature(log_odds, target, count, chord_share, curvature):  # type: ignore[no-untyped-def]
+    """Fill `curvature` with the diagonal of D in the negative Hessian Xᵀ D X + l2·I.
+
+    An entry is c·p(1 - p). With `chord_share` > 0, p(1 - p) is moved by this share towards the chord's slope, if that
+    is larger.
+    """
+    for row in range(len(log_odds)):
+        current = log_odds[row]
+        p = _logistic(current)
+        slope = p * (1 - p)
+        if chord_share > 0:
             y = min(max(target[row], 0.01), 0.99)
-            goal = math.log(y / (1 - y))
-            if abs(o - goal) > 1e-3:
-                own += chord * max((p - y) / (o - goal) - own, 0.0)
-        curvature[row] = count[row] * own
+            target_log_odds = math.log(y / (1 - y))
+            if abs(current - target_log_odds) > 1e-3:
+                slope += chord_share * max((p - y) / (current - target_log_odds) - slope, 0.0)
+        curvature[row] = count[row] * slope
 
 
 @njit(nogil=True, cache=True)
-def _fill(begin, rule, times, curvature, l2, hessian):  # type: ignore[no-untyped-def]
-    """Fills in the lower triangle of Xᵀ D X + l2·I."""
+def _fill_hessian(begin, rule, value, curvature, l2, hessian):  # type: ignore[no-untyped-def]
+    """Fill the lower triangle of `hessian` with Xᵀ D X + l2·I, where `curvature` is the diagonal of D."""
     for i in range(len(hessian)):
         for j in range(i + 1):
             hessian[i, j] = 0.0
@@ -205,9 +238,9 @@ def _fill(begin, rule, times, curvature, l2, hessian):  # type: ignore[no-untype
         low, high = begin[row], begin[row + 1]
         for a in range(low, high):
             i = rule[a]
-            scaled = curvature[row] * times[a]
+            scaled = curvature[row] * value[a]
             for b in range(low, a + 1):
-                hessian[i, rule[b]] += scaled * times[b]
+                hessian[i, rule[b]] += scaled * value[b]
 
 
 @njit(nogil=True, cache=True, fastmath={"reassoc", "contract"})
@@ -219,18 +252,18 @@ def _dot(a, b):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def _factor(lower, least):  # type: ignore[no-untyped-def]
-    """Cholesky in place, on the lower triangle; a trace of ridge keeps it from being singular."""
+def _cholesky(lower, min_ridge):  # type: ignore[no-untyped-def]
+    """Replace the lower triangle of a matrix by its Cholesky factor L. A small ridge keeps L nonsingular."""
     for i in range(len(lower)):
-        ridge = 1e-14 * lower[i, i] + least
+        ridge = 1e-14 * lower[i, i] + min_ridge
         for j in range(i):
             lower[i, j] = (lower[i, j] - _dot(lower[i, :j], lower[j, :j])) / lower[j, j]
         lower[i, i] = math.sqrt(max(lower[i, i] + ridge - _dot(lower[i, :i], lower[i, :i]), ridge))
 
 
 @njit(nogil=True, cache=True)
-def _solve(lower, x):  # type: ignore[no-untyped-def]
-    """Solves L Lᵀ x = x in place."""
+def _solve_cholesky(lower, x):  # type: ignore[no-untyped-def]
+    """Overwrite x with the solution z of L Lᵀ z = x."""
     for i in range(len(x)):
         x[i] = (x[i] - _dot(lower[i, :i], x[:i])) / lower[i, i]
     for i in range(len(x) - 1, -1, -1):
@@ -240,34 +273,34 @@ def _solve(lower, x):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def _conjugate_gradients(begin, rule, times, curvature, l2, gradient, tolerance):  # type: ignore[no-untyped-def]
-    """Solves (Xᵀ D X + l2·I) step = gradient to a relative tolerance, scaled by the diagonal."""
+def _conjugate_gradients(begin, rule, value, curvature, l2, gradient, tolerance):  # type: ignore[no-untyped-def]
+    """Solve (Xᵀ D X + l2·I) step = gradient to a relative tolerance, preconditioned by the diagonal."""
     ridge = l2 + 1e-10
     size = len(gradient)
     diagonal, step = np.full(size, ridge), np.zeros(size)
     residual, scaled, direction, image = gradient.copy(), np.empty(size), np.zeros(size), np.empty(size)
     for row in range(len(curvature)):
         for k in range(begin[row], begin[row + 1]):
-            diagonal[rule[k]] += curvature[row] * times[k] ** 2
-    goal, last = tolerance**2 * _dot(gradient, gradient), np.inf
+            diagonal[rule[k]] += curvature[row] * value[k] ** 2
+    max_squared_residual, last_product = tolerance**2 * _dot(gradient, gradient), np.inf
     for _ in range(1000):
         for j in range(size):
             scaled[j] = residual[j] / diagonal[j]
         product = _dot(residual, scaled)
         for j in range(size):
-            direction[j] = scaled[j] + product / last * direction[j]
+            direction[j] = scaled[j] + product / last_product * direction[j]
             image[j] = ridge * direction[j]
         for row in range(len(curvature)):
             total = 0.0
             for k in range(begin[row], begin[row + 1]):
-                total += times[k] * direction[rule[k]]
+                total += value[k] * direction[rule[k]]
             total *= curvature[row]
             for k in range(begin[row], begin[row + 1]):
-                image[rule[k]] += times[k] * total
-        along = product / _dot(direction, image)
-        _add(along, direction, step)
-        _add(-along, image, residual)
-        last = product
-        if _dot(residual, residual) <= goal:
+                image[rule[k]] += value[k] * total
+        step_size = product / _dot(direction, image)
+        _add(step_size, direction, step)
+        _add(-step_size, image, residual)
+        last_product = product
+        if _dot(residual, residual) <= max_squared_residual:
             break
     return step

@@ -1,4 +1,4 @@
-"""Neural models q_θ: the protocol that all of them follow, their registry, and the kinds that come with the program."""
+"""Neural models q_θ: their protocol, the training loop and the built-in vector models."""
 
 from plogicnet.config import MODELS
 from plogicnet.neural.vectors import MODEL_NAMES, VECTORS

@@ -1,4 +1,4 @@
-"""Where a training stands, in one safetensors file: parameters, the best of them, optimiser's state, numbers."""
+"""Checkpoints of a training: one safetensors file with parameters, best parameters, optimizer state and counters."""
 
 import hashlib
 import json
@@ -10,7 +10,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
-from plogicnet.support.files import replacing
+from plogicnet.support.files import atomic_write
 
 log = logging.getLogger(__name__)
 Tensors = dict[str, torch.Tensor]
@@ -18,15 +18,15 @@ Tensors = dict[str, torch.Tensor]
 
 @dataclass
 class TrainingState:
-    """The numbers of a training's place.
+    """The counters of a training. Checkpoints contain the fields by name.
 
     Attributes:
-        fingerprint: of settings, seed and examples: only a training with the same goes on from here.
-        step: steps done.
-        judged: the last step that was validated.
-        best: the best validation figure; None before the first.
-        best_step: where it was reached.
-        waited: validations since then.
+        fingerprint: digest of settings, seed and examples. Only a training with the same digest can resume.
+        step: the number of completed steps.
+        judged: the number of completed steps at the last validation.
+        best: the best validation metric; None before the first validation.
+        best_step: the number of completed steps at the best validation.
+        waited: the number of validations without improvement since `best_step`.
     """
 
     fingerprint: str
@@ -37,69 +37,65 @@ class TrainingState:
     waited: int = 0
 
 
-def write_checkpoint(path: Path, place: TrainingState, tensors: Tensors) -> None:
-    """Writes the file, whole or not at all, with a checksum; what was there before stays, as the `earlier` one.
-
-    Example:
-        >>> write_checkpoint(Path("c.safetensors"), TrainingState("3a"), {"entity": torch.zeros(2)})  # doctest: +SKIP
-    """
+def write_checkpoint(path: Path, state: TrainingState, tensors: Tensors) -> None:
+    """Write a checkpoint atomically, with a checksum, and keep the previous one at `previous_path`."""
     path.parent.mkdir(exist_ok=True)
-    kept, about = {k: v.detach().cpu().contiguous() for k, v in tensors.items()}, json.dumps(asdict(place))
-    with replacing(path) as beside:
-        save_file(kept, beside, {"place": about, "sha256": _digest(about, kept)})
+    on_cpu, state_json = {k: v.detach().cpu().contiguous() for k, v in tensors.items()}, json.dumps(asdict(state))
+    with atomic_write(path) as temporary:
+        save_file(on_cpu, temporary, {"place": state_json, "sha256": _digest(state_json, on_cpu)})
         if path.exists():
-            path.replace(earlier(path))
+            path.replace(previous_path(path))
 
 
-def earlier(path: Path) -> Path:
-    """Where the checkpoint before the last is kept.
+def previous_path(path: Path) -> Path:
+    """Return the path of the previous checkpoint.
 
     Example:
-        >>> earlier(Path("e_step.safetensors")).name
+        >>> previous_path(Path("e_step.safetensors")).name
         'e_step.before.safetensors'
     """
     return path.with_suffix(f".before{path.suffix}")
 
 
 def read_checkpoint(path: Path, fingerprint: str) -> tuple[TrainingState, Tensors] | None:
-    """What was written last, or before that where it is damaged; None where there is none of the same training.
+    """Return the last intact checkpoint of the training with this fingerprint, or None.
 
     Example:
         >>> read_checkpoint(Path("nowhere.safetensors"), "3a") is None
         True
     """
     damaged = False
-    for file in (path, earlier(path)):
+    for file in (path, previous_path(path)):
         try:
-            found = _read(file, fingerprint) if file.exists() else None
+            checkpoint = _read(file, fingerprint) if file.exists() else None
         except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
-            log.warning("%s is damaged and cannot be read (%s)", file, error)
+            log.warning("%s is damaged and cannot be read: %s", file, error)
             damaged = True
             continue
-        if found is not None:
+        if checkpoint is not None:
             if damaged:
-                log.warning("training goes on from %s, after step %d", file, found[0].step)
-            return found
+                log.warning("resuming the training from %s, after step %d", file, checkpoint[0].step)
+            return checkpoint
     if damaged:
-        log.warning("no checkpoint of these steps is whole; they begin anew")
+        log.warning("no intact checkpoint was found; this training starts from its first step")
     return None
 
 
 def _read(file: Path, fingerprint: str) -> tuple[TrainingState, Tensors] | None:
     with safe_open(file, "pt") as opened:
-        about = opened.metadata() or {}
-        place = TrainingState(**json.loads(about["place"]))
-        if place.fingerprint != fingerprint:
-            log.warning("%s is of another training; this one begins anew", file)
+        metadata = opened.metadata() or {}
+        state = TrainingState(**json.loads(metadata["place"]))
+        if state.fingerprint != fingerprint:
+            log.warning("%s belongs to another training; this one starts from its first step", file)
             return None
         tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
-    if about["sha256"] != _digest(about["place"], tensors):
-        raise ValueError("it does not fit its checksum")
-    return place, tensors
+    if metadata["sha256"] != _digest(metadata["place"], tensors):
+        raise ValueError("its checksum does not match")
+    return state, tensors
 
 
-def _digest(about: str, tensors: Tensors) -> str:
-    digest = hashlib.sha256(about.encode())
+def _digest(state_json: str, tensors: Tensors) -> str:
+    digest = hashlib.sha256(state_json.encode())
     for name in sorted(tensors):
         tensor = tensors[name].contiguous()
         digest.update(repr((name, tensor.dtype, tuple(tensor.shape))).encode())

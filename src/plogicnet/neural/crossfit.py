@@ -1,4 +1,4 @@
-"""Scores as if each triple were not in the graph, for models that can only forget by being trained without it."""
+"""Cross-fitted scores: each training triple is scored by a model that was trained without it."""
 
 import copy
 
@@ -12,7 +12,7 @@ FOLDS = 5
 
 
 def cross_fitted_scores(model: NeuralModel, train: IntArray, seed: int, folds: int = FOLDS) -> torch.Tensor:
-    """The score of each training triple by a copy of the model that is fitted, from new parameters, without its fold.
+    """Score each training triple with a copy of the model, trained from new parameters without the triple's fold.
 
     Example:
         >>> from plogicnet.config import Config
@@ -23,11 +23,11 @@ def cross_fitted_scores(model: NeuralModel, train: IntArray, seed: int, folds: i
         >>> len(cross_fitted_scores(model, graph.train, seed=0)) == len(graph.train)
         True
     """
-    fold = np.random.default_rng([seed, 13]).permutation(len(train)) % folds
+    fold_of_triple = np.random.default_rng([seed, 13]).permutation(len(train)) % folds
     scores = torch.empty(len(train), device=model.device)
-    for number in range(min(folds, len(train))):
-        inside = fold == number
-        part = copy.deepcopy(model)
-        part.fit(Examples.of(train[~inside] if len(train) > 1 else train), seed)
-        scores[torch.from_numpy(inside).to(model.device)] = part.score(train[inside])
+    for fold in range(min(folds, len(train))):
+        in_fold = fold_of_triple == fold
+        copied = copy.deepcopy(model)
+        copied.fit(Examples.of(train[~in_fold] if len(train) > 1 else train), seed)
+        scores[torch.from_numpy(in_fold).to(model.device)] = copied.score(train[in_fold])
     return scores

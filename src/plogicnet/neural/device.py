@@ -1,4 +1,4 @@
-"""Devices: which one a setting means, how many threads a step is worth, how exactly a GPU multiplies."""
+"""The choice of the device, of the number of CPU threads, and of the precision of matrix products on a GPU."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,27 +7,30 @@ import torch
 
 from plogicnet.support.errors import InputError
 
-WORTH_THREADS = 1 << 24
-"""From so many differences of coordinates a step on, several threads are worth their overhead."""
+MIN_PARALLEL_WORK = 1 << 24
+"""Minimum number of coordinate differences per step at which several threads pay off."""
 
 
 def pick_device(name: str) -> torch.device:
-    """The device for a setting `auto`, `cpu` or `cuda`.
+    """Return the device for the setting `auto`, `cpu` or `cuda`.
 
     Example:
         >>> pick_device("cpu")
         device(type='cpu')
     """
     if name == "cuda" and not torch.cuda.is_available():
-        raise InputError("device: no CUDA device is available here; use --device cpu or auto")
+        raise InputError("device: no CUDA device is available. Use --device cpu or auto.")
     return torch.device("cuda" if name == "cuda" or (name == "auto" and torch.cuda.is_available()) else "cpu")
 
 
 @contextmanager
 def threads_for(work: int) -> Iterator[None]:
-    """One thread for small steps: more gain nothing, and wait long for each other where a core is busy elsewhere."""
+    """Use one thread if a step has little work. `work` is its number of coordinate differences.
+
+    More threads gain nothing then, and wait for each other on a busy machine.
+    """
     before = torch.get_num_threads()
-    if work < WORTH_THREADS:
+    if work < MIN_PARALLEL_WORK:
         torch.set_num_threads(1)
     try:
         yield
@@ -37,7 +40,7 @@ def threads_for(work: int) -> Iterator[None]:
 
 @contextmanager
 def matmul_precision(precision: str) -> Iterator[None]:
-    """A GPU's matrix units, which round inputs to ten bits, for training alone; ranking is done in full float32."""
+    """Set the precision of matrix products on a GPU, `tf32` or `float32`. TF32 rounds inputs to ten bits."""
     products, convolutions = torch.backends.cuda.matmul, torch.backends.cudnn
     before = products.allow_tf32, convolutions.allow_tf32
     products.allow_tf32 = convolutions.allow_tf32 = precision == "tf32"

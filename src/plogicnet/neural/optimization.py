@@ -1,4 +1,4 @@
-"""The training loop: any loss of any parameters, with validation, checkpoints and exact resumption."""
+"""The training loop for any loss and parameters, with early stopping, and with checkpoints that resume exactly."""
 
 import math
 import signal
@@ -16,27 +16,27 @@ from plogicnet.neural.protocol import Checkpoint, Validate
 from plogicnet.neural.settings import TrainingSettings
 from plogicnet.support.progress import Progress
 
-LOOK_EVERY = 50
-"""Steps between two looks at the loss: reading it back would hold up a GPU."""
+REPORT_EVERY = 50
+"""The number of steps between two progress updates. They are rare, because reading the loss makes a GPU wait."""
 
 
 class Stepper(Protocol):
-    """What changes the parameters, a step at a time, and what it must remember from one step to the next."""
+    """An object that updates the parameters step by step and keeps its own state between steps."""
 
     def step(self, number: int) -> None:
-        """Takes the step of this number."""
+        """Perform step `number`, counted from 0."""
 
     def loss(self) -> float:
-        """The last step's loss; waits for the device."""
+        """Return the last step's loss. This waits for the device."""
 
     def flush(self) -> None:
-        """Brings parameters and state up to the steps taken; called before either is read."""
+        """Apply pending updates to the parameters and the state. The training loop calls it before it reads either."""
 
     def state(self) -> Tensors:
-        """What a checkpoint needs besides the parameters."""
+        """Return the state that a checkpoint saves in addition to the parameters."""
 
     def restore(self, number: int, state: Tensors) -> None:
-        """Takes up what `state` gave after so many steps."""
+        """Restore `state`, which the method `state` returned after `number` steps."""
 
 
 def train(
@@ -48,25 +48,34 @@ def train(
     validate: Validate | None = None,
     checkpoint: Checkpoint | None = None,
 ) -> None:
-    """Takes the steps that change the parameters, in place; they end as the best that `validate` has seen.
+    """Train the parameters in place. With `validate`, the parameters with the best validation metric are kept.
+
+    Args:
+        parameters: the parameters by name.
+        stepper: updates the parameters.
+        settings: the number of steps, and how often to validate.
+        fingerprint: the digest of the training; see `TrainingState`.
+        progress: displays the progress.
+        validate: returns the validation metric of the current parameters.
+        checkpoint: the file of the training state. If it belongs to the same training, training resumes.
 
     Example:
-        >>> from plogicnet.support.progress import silent
+        >>> from plogicnet.support.progress import no_progress
         >>> x, settings = torch.ones(1), TrainingSettings("square", 100, 1, "adam", 0.1, 0, 10, "plain")
-        >>> descent = Descent({"x": x}, lambda step: (x * x).sum(), lambda p, step: torch.optim.Adam(p, lr=0.1))
-        >>> train({"x": x}, descent, settings, "", silent)
+        >>> stepper = OptimizerStepper({"x": x}, lambda step: (x * x).sum(), lambda p, _: torch.optim.Adam(p, lr=0.1))
+        >>> train({"x": x}, stepper, settings, "", no_progress)
         >>> bool(x.abs() < 0.1)
         True
     """
     training = Training(parameters, stepper, settings, TrainingState(fingerprint), checkpoint)
-    training.take_up()
-    done = training.place.step
-    shown = f"training {settings.model}, steps" + (f" after the first {done:,}" if done else "")
-    with progress(shown, settings.steps - done) as advance, _deferred_interrupts() as interrupt:
+    training.restore_checkpoint()
+    done = training.state.step
+    description = f"training {settings.model}, steps" + (f" after the first {done:,}" if done else "")
+    with progress(description, settings.steps - done) as advance, _deferred_interrupts() as interrupt:
         try:
             training.run(validate, advance, interrupt)
         except KeyboardInterrupt:
-            if training.whole:
+            if training.consistent:
                 training.write()
             raise
     training.write()
@@ -74,13 +83,13 @@ def train(
         parameters[name].copy_(tensor)
 
 
-class Descent:
-    """Steps down loss(step) by an optimizer of PyTorch's.
+class OptimizerStepper:
+    """A stepper that minimises loss(step) with a PyTorch optimizer.
 
     Attributes:
-        make_optimizer: makes the optimizer that the step of this number begins or goes on with.
-        restart: the step at which it is made anew, without its state; -1: never.
-        after_step: changes the parameters after each step, as by putting them back within bounds.
+        make_optimizer: creates the optimizer for some parameters and a step.
+        restart: the step before which a new optimizer without state is created; -1: never.
+        after_step: called after each step, for example to project the parameters onto their bounds.
     """
 
     def __init__(
@@ -92,132 +101,137 @@ class Descent:
         after_step: Callable[[], None] = lambda: None,
     ) -> None:
         self.parameters = list(parameters.values())
-        self.of_step, self.make_optimizer, self.restart, self.after_step = loss, make_optimizer, restart, after_step
-        self.value = torch.zeros(())
+        self.loss_at, self.make_optimizer, self.restart, self.after_step = loss, make_optimizer, restart, after_step
+        self.last_loss = torch.zeros(())
         self.optimizer = make_optimizer(self.parameters, 0)
 
     def step(self, number: int) -> None:
-        """One step; parameters need gradients only while it is taken."""
+        """Perform one step. Parameters require gradients only during the step."""
         if number == self.restart:
             self.optimizer = self.make_optimizer(self.parameters, number)
         try:
             for parameter in self.parameters:
                 parameter.requires_grad_().grad = None
-            value = self.of_step(number)
+            value = self.loss_at(number)
             value.backward()  # type: ignore[no-untyped-call]
             self.optimizer.step()
-            self.value = value.detach()
+            self.last_loss = value.detach()
         finally:
             for parameter in self.parameters:
                 parameter.requires_grad_(False).grad = None
         self.after_step()
 
     def loss(self) -> float:
-        """The last step's loss."""
-        return float(self.value)
+        """Return the last step's loss."""
+        return float(self.last_loss)
 
     def flush(self) -> None:
-        """Nothing: a step does all that it has to do."""
+        """Do nothing: steps leave no pending updates."""
 
     def state(self) -> Tensors:
-        """The optimizer's state."""
+        """Return the optimizer's state."""
         state: dict[int, dict[str, torch.Tensor]] = self.optimizer.state_dict()["state"]
-        return {f"{i}.{key}": tensor for i, of in state.items() for key, tensor in of.items()}
+        return {f"{i}.{key}": tensor for i, tensors in state.items() for key, tensor in tensors.items()}
 
     def restore(self, number: int, state: Tensors) -> None:
-        """A new optimizer for the step of this number, with that state."""
+        """Create an optimizer for step `number`, with this state."""
         self.optimizer = self.make_optimizer(self.parameters, number)
-        of: dict[int, dict[str, Any]] = {}
+        by_parameter: dict[int, dict[str, Any]] = {}
         for name, tensor in state.items():
             index, _, key = name.partition(".")
-            of.setdefault(int(index), {})[key] = tensor
-        self.optimizer.load_state_dict(self.optimizer.state_dict() | {"state": of})
+            by_parameter.setdefault(int(index), {})[key] = tensor
+        self.optimizer.load_state_dict(self.optimizer.state_dict() | {"state": by_parameter})
 
 
 @dataclass
 class Training:
-    """A training under way: its place, its parameters, what changes them, and the best parameters so far.
+    """A running training.
 
     Attributes:
-        whole: whether parameters, state and place belong together, so that they can be written.
-        written: when the last checkpoint was written, and after which step.
+        state: the counters.
+        best: the parameters with the best validation metric so far; empty without validation.
+        consistent: whether parameters, stepper and state belong to the same step, so that a checkpoint can be written.
+        last_write: time and step of the last checkpoint.
     """
 
     parameters: Tensors
     stepper: Stepper
     settings: TrainingSettings
-    place: TrainingState
+    state: TrainingState
     checkpoint: Checkpoint | None
     best: Tensors = field(default_factory=dict)
-    whole: bool = True
-    written: tuple[float, int] = (0.0, 0)
+    consistent: bool = True
+    last_write: tuple[float, int] = (0.0, 0)
 
     def run(
         self, validate: Validate | None, advance: Callable[[int, str], None], interrupt: Callable[[], None]
     ) -> None:
-        """Steps until the end, or until validation has not gained for too long."""
-        s, place = self.settings, self.place
-        shown = place.step
+        """Run all steps, or stop early when the validation metric no longer improves.
+
+        `interrupt` is called after each step. It raises KeyboardInterrupt if a signal arrived.
+        """
+        s, state = self.settings, self.state
+        reported = state.step
         while True:
-            # first of all, so that a training that stopped between a step and its validation makes up for it
-            due = s.validate_every and (place.step % s.validate_every == 0 or place.step == s.steps)
-            if validate and due and place.step > place.judged:
+            # validation comes first, because a resumed training may have stopped between a step and its validation
+            due = s.validate_every and (state.step % s.validate_every == 0 or state.step == s.steps)
+            if validate and due and state.step > state.judged:
                 self.flush()
-                self._judge(validate())
-            if place.step >= s.steps or place.waited >= s.patience:
+                self._record_validation(validate())
+            if state.step >= s.steps or state.waited >= s.patience:
                 break
-            self.whole = False
-            self.stepper.step(place.step)
-            place.step += 1
-            self.whole = True
-            if place.step % LOOK_EVERY == 0 or place.step == s.steps:
-                note = f"loss {self._finite(self.stepper.loss()):.4f}"
-                advance(place.step - shown, note if place.best is None else f"{note}, best {place.best:.4f}")
-                shown = place.step
+            self.consistent = False
+            self.stepper.step(state.step)
+            state.step += 1
+            self.consistent = True
+            if state.step % REPORT_EVERY == 0 or state.step == s.steps:
+                note = f"loss {self._require_finite(self.stepper.loss()):.4f}"
+                advance(state.step - reported, note if state.best is None else f"{note}, best {state.best:.4f}")
+                reported = state.step
             if self._is_due():
                 self.write()
             interrupt()
-        if place.step > shown:
-            advance(place.step - shown, "")
+        if state.step > reported:
+            advance(state.step - reported, "")
         self.flush()
-        self._finite(sum(float(p.abs().sum()) for p in self.parameters.values()))
+        self._require_finite(sum(float(p.abs().sum()) for p in self.parameters.values()))
 
     def flush(self) -> None:
-        """Parameters and the stepper's state become those of the steps taken."""
-        self.whole = False
+        """Apply the stepper's pending updates."""
+        self.consistent = False
         self.stepper.flush()
-        self.whole = True
+        self.consistent = True
 
-    def _judge(self, figure: float) -> None:
-        place = self.place
-        self.whole = False
-        place.judged, place.waited = place.step, place.waited + 1
-        if place.best is None or figure > place.best:
-            place.best, place.best_step, place.waited = figure, place.step, 0
+    def _record_validation(self, metric: float) -> None:
+        state = self.state
+        self.consistent = False
+        state.judged, state.waited = state.step, state.waited + 1
+        if state.best is None or metric > state.best:
+            state.best, state.best_step, state.waited = metric, state.step, 0
             self.best = {name: p.clone() for name, p in self.parameters.items()}
-        self.whole = True
+        self.consistent = True
 
     def _is_due(self) -> bool:
-        """Whether a checkpoint is to be written."""
+        """Return whether to write a checkpoint now."""
         if not self.checkpoint:
             return False
-        seconds, steps = time.monotonic() - self.written[0], self.place.step - self.written[1]
+        seconds, steps = time.monotonic() - self.last_write[0], self.state.step - self.last_write[1]
         return seconds >= self.checkpoint.every_seconds or 0 < self.checkpoint.every_steps <= steps
 
     def write(self) -> None:
-        """Brings all up to the steps taken, and writes the checkpoint, where there is to be one."""
+        """Apply pending updates. If the training has a checkpoint file, write it."""
         self.flush()
         if self.checkpoint:
             parts = {"parameter": self.parameters, "best": self.best, "state": self.stepper.state()}
             tensors = {f"{kind}.{name}": tensor for kind, part in parts.items() for name, tensor in part.items()}
-            write_checkpoint(self.checkpoint.path, self.place, tensors)
-            self.written = (time.monotonic(), self.place.step)
+            write_checkpoint(self.checkpoint.path, self.state, tensors)
+            self.last_write = (time.monotonic(), self.state.step)
 
-    def take_up(self) -> None:
-        """Goes to where a checkpoint of the same training stands, if there is one."""
-        found = read_checkpoint(self.checkpoint.path, self.place.fingerprint) if self.checkpoint else None
-        if found is not None:
-            self.place, tensors = found
+    def restore_checkpoint(self) -> None:
+        """Restore the checkpoint of the same training, if it exists."""
+        checkpoint = read_checkpoint(self.checkpoint.path, self.state.fingerprint) if self.checkpoint else None
+        if checkpoint is not None:
+            self.state, tensors = checkpoint
             parts: dict[str, Tensors] = {"parameter": {}, "best": {}, "state": {}}
             for name, tensor in tensors.items():
                 kind, _, rest = name.partition(".")
@@ -225,41 +239,41 @@ class Training:
             for name, tensor in parts["parameter"].items():
                 self.parameters[name].copy_(tensor)
             self.best = {name: tensor.to(self.parameters[name].device) for name, tensor in parts["best"].items()}
-            self.stepper.restore(self.place.step, parts["state"])
-        self.written = (time.monotonic(), self.place.step)
+            self.stepper.restore(self.state.step, parts["state"])
+        self.last_write = (time.monotonic(), self.state.step)
 
-    def _finite(self, number: float) -> float:
-        if not math.isfinite(number):
+    def _require_finite(self, value: float) -> float:
+        if not math.isfinite(value):
             raise FloatingPointError(
-                f"training left the finite numbers by step {self.place.step}; a smaller neural.learning_rate"
-                f" (now {self.settings.learning_rate:g}) usually helps"
+                f"the loss or the parameters are not finite after step {self.state.step}. Use a smaller"
+                f" neural.learning_rate (now {self.settings.learning_rate:g})."
             )
-        return number
+        return value
 
 
 @contextmanager
 def _deferred_interrupts() -> Iterator[Callable[[], None]]:
-    """Defers SIGINT and SIGTERM to the end of a step, where they are asked for; a second one interrupts at once."""
-    pressed: list[int] = []
-    here = threading.current_thread() is threading.main_thread()
-    numbers = (signal.SIGINT, signal.SIGTERM) if here else ()
-    ours = [number for number in numbers if signal.getsignal(number) is signal.default_int_handler]
+    """Defer SIGINT and SIGTERM until the yielded function is called. A second signal interrupts at once."""
+    received: list[int] = []
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    signals = (signal.SIGINT, signal.SIGTERM) if in_main_thread else ()
+    handled = [number for number in signals if signal.getsignal(number) is signal.default_int_handler]
 
-    def hold(number: int, frame: object) -> None:  # noqa: ARG001
-        pressed.append(number)
+    def defer(number: int, frame: object) -> None:  # noqa: ARG001
+        received.append(number)
         restore()
 
     def restore() -> None:
-        for number in ours:
+        for number in handled:
             signal.signal(number, signal.default_int_handler)
 
     def interrupt() -> None:
-        if pressed:
-            pressed.clear()
+        if received:
+            received.clear()
             raise KeyboardInterrupt
 
-    for number in ours:
-        signal.signal(number, hold)
+    for number in handled:
+        signal.signal(number, defer)
     try:
         yield interrupt
     finally:

@@ -1,4 +1,4 @@
-"""The neural model q_θ as a protocol: what the rest of the program asks of it, whatever kind of model it is."""
+"""The protocol of a neural model q_θ, and the types of its inputs and results."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -10,12 +10,19 @@ import torch
 
 from plogicnet.config import MODELS, Config
 from plogicnet.graph import BoolArray, FloatArray, IntArray, KnowledgeGraph, Side, as_triples
-from plogicnet.support.progress import Progress, silent
+from plogicnet.support.progress import Progress, no_progress
 
 
 @dataclass(frozen=True)
 class Examples:
-    """What an E-step learns from: weighted positives, and explicit negatives beside those that a model samples.
+    """The training data of an E-step: weighted positives and explicit negatives.
+
+    A model can also sample other negatives.
+
+    Attributes:
+        positives: the triples that are trained as true.
+        weights: the weight of each positive.
+        negatives: triples that are trained as false.
 
     Example:
         >>> Examples.of(as_triples([(0, 0, 1)])).weights
@@ -28,17 +35,17 @@ class Examples:
 
     @classmethod
     def of(cls, positives: IntArray, weights: FloatArray | None = None) -> "Examples":
-        """Positives, by default of weight one, without explicit negatives."""
+        """Create examples without explicit negatives. The default weight of a positive is 1."""
         return cls(positives, np.ones(len(positives)) if weights is None else weights, as_triples([]))
 
 
 Validate = Callable[[], float]
-"""Judges the model as it stands; higher is better. Decides only when to stop and which parameters to keep."""
+"""A callback for early stopping that returns a metric of the current model; higher is better."""
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Where training saves its state, and how often: every so many seconds, and every so many steps (0: never).
+    """A file in which training saves its state, every `every_seconds` seconds and every `every_steps` steps (0: never).
 
     Example:
         >>> Checkpoint(Path("runs/family/checkpoint/e_step.safetensors"), every_seconds=30.0).every_steps
@@ -52,41 +59,48 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class Cost:
-    """What training a model takes, known before it is made.
+    """The estimated cost of training a model.
 
     Attributes:
-        steps: the steps of one E-step.
-        bytes: the memory on a CPU.
-        work: the work of one step in words, as "1,024 × 256 comparisons in 200 dimensions".
-        what: what takes the memory, in words.
-        remedy: which settings make it smaller.
-        positives: the positives of one step.
+        steps: steps per E-step.
+        bytes: memory on a CPU.
+        work: the work of one step as text, such as "1,024 triples with 256 negatives each".
+        purpose: what needs the memory, such as "training vectors of 200 dimensions".
+        remedy: how to reduce the memory, such as "use a smaller neural.batch".
+        positives: positives per step.
     """
 
     steps: int
     bytes: int
     work: str
-    what: str
+    purpose: str
     remedy: str
     positives: int
 
 
 @dataclass(frozen=True)
-class Table:
-    """A table of learned numbers.
+class ParameterTable:
+    """An array of learned parameters.
 
     Attributes:
-        values: one row an entity or relation, or parameters of any shape.
-        rows: what a row belongs to; None for other parameters.
+        values: the parameters, with one row per entity or relation, or of any other shape.
+        row_kind: whether each row belongs to an entity or a relation; None if the rows belong to neither.
     """
 
     values: "np.ndarray[Any, Any]"
-    rows: Literal["entity", "relation"] | None = None
+    row_kind: Literal["entity", "relation"] | None = None
 
 
 @dataclass(frozen=True)
 class Neighbour:
-    """An entity that is similar to one end of a triple and is known to have the same fact with the other end."""
+    """An entity that is similar to the head or tail of a triple and has the same known fact.
+
+    Attributes:
+        entity: the similar entity.
+        similar_to: the head or tail of the triple.
+        similarity: the similarity of both entities.
+        fact: the triple with `similar_to` replaced by `entity`. It is a known fact.
+    """
 
     entity: int
     similar_to: int
@@ -96,7 +110,7 @@ class Neighbour:
 
 @dataclass(frozen=True)
 class ScoredPath:
-    """A path from head to tail that carries a share of a score: (steps, 3) triples."""
+    """A path from head to tail, an array of triples of shape (steps, 3), and its share of the score."""
 
     triples: IntArray
     share: float
@@ -104,111 +118,125 @@ class ScoredPath:
 
 @dataclass(frozen=True)
 class Reasons:
-    """Why a model gave a score, as far as it can tell."""
+    """The neighbours and paths that explain a score. Both can be empty."""
 
     neighbours: tuple[Neighbour, ...] = ()
     paths: tuple[ScoredPath, ...] = ()
 
 
 class NeuralModel(Protocol):
-    """The neural model q_θ of one graph: q(v = 1) = σ(score). A higher score is a more probable triple.
+    """The neural model q_θ of one graph, which scores triples. A triple with a higher score is more probable.
 
-    EM, evaluation, prediction, explanation and export use these members and no others. Tensors stay on the model's
-    device. A score is NaN where the model cannot score an entity of the triple.
+    q(triple is true) is σ(score), if `is_logit` is true or after `rescale`. EM, evaluation, prediction, explanation and
+    export use only these members. Tensors are on the model's device. A score is NaN if the model cannot score an entity
+    of the triple.
     """
 
     @property
     def device(self) -> torch.device:
-        """Where its tensors are."""
+        """The device of the model's tensors."""
 
     @property
     def is_logit(self) -> bool:
-        """Whether σ(score) is a probability after training; else EM rescales the scores on validation triples."""
+        """Whether the training loss makes σ(score) the probability of a triple.
+
+        It is false, for example, if scores are trained with a softmax. EM then fits `rescale` on validation triples.
+        """
 
     @property
     def bytes_per_query(self) -> int:
-        """What scoring one query against all entities takes, the scores themselves included."""
+        """The memory for scoring one query against all entities, including the scores."""
 
     @property
     def unscorable(self) -> BoolArray:
-        """For each entity of the graph, whether it cannot be scored (vectors: entities that training never saw)."""
+        """A mask of the entities that cannot be scored, for example new entities of a graph that was bound later."""
 
     def bind(self, graph: KnowledgeGraph) -> "NeuralModel":
-        """The same parameters over a graph with more facts and perhaps more entities; this model stays as it is."""
+        """Return a copy of this model, with the same parameters, for a graph with more facts or entities."""
 
     def fit(
         self,
         examples: Examples,
         seed: int,
         warm: bool = False,
-        progress: Progress = silent,
+        progress: Progress = no_progress,
         *,
         validate: Validate | None = None,
         checkpoint: Checkpoint | None = None,
     ) -> None:
-        """Learns from the examples, from new parameters or (warm) from the present ones.
+        """Train on the examples, starting from new parameters or, if `warm`, from the current ones.
 
-        With `validate` it may stop early and keeps the best parameters. With a checkpoint of the same training it
-        resumes there, and ends as if it had never stopped.
+        With `validate`, training can stop early and keeps the best parameters. If `checkpoint` contains the state of a
+        training with the same settings, seed and examples, training continues from it. The result is then the same as
+        without the interruption.
         """
 
     def rescale(self, slope: float, offset: float) -> None:
-        """Until the next fit, scores are slope · (the model's own) + offset."""
+        """Replace every score by slope · score + offset until the next fit."""
 
     def score(self, triples: IntArray, hide_self: bool = False) -> torch.Tensor:
-        """The scores of given triples; with `hide_self`, each as if it were not in the graph."""
+        """Score triples. With `hide_self`, score each triple as if it were not in the graph.
+
+        Otherwise training triples can score too high, because the model has seen them.
+        """
 
     def score_all(self, known: IntArray, relations: IntArray, side: Side) -> torch.Tensor:
-        """For each query (known entity, relation, asked side) the scores of all entities: (queries, entities).
+        """Score all entities as answers of each query, as a tensor of shape (queries, entities), for ranking.
 
-        The caller may overwrite the tensor.
+        Only the direction of the query is used. A model can score (h, r, ?) and (?, r, t) differently, so these scores
+        can differ from those of `score` and `score_answers`. `side` is the missing side. The caller can overwrite the
+        tensor.
         """
 
     def score_answers(
         self, known: IntArray, relations: IntArray, side: Side, candidates: IntArray | None = None
     ) -> torch.Tensor:
-        """As `score_all`, for all entities or some, but with what `score` gives for each whole triple, up to rounding.
+        """Score the candidates (default: all entities) as answers of each query, for probabilities of triples.
 
-        The two differ only for a model that asks for heads in another way than for tails.
+        Unlike those of `score_all`, these scores equal `score` of the completed triple, up to rounding. If the model
+        scores both directions differently, the scores combine both directions, for example by the mean.
         """
 
-    def tables(self) -> Mapping[str, Table]:
-        """The learned tables by name, for export and checks."""
+    def tables(self) -> Mapping[str, ParameterTable]:
+        """Return the learned parameters by name, for `export` and `doctor`."""
 
     def reasons(self, triple: IntArray) -> Reasons:
-        """Why it gave a triple its score."""
+        """Return the reasons for a triple's score."""
 
     def save(self, path: Path) -> None:
-        """Writes the parameters as safetensors."""
+        """Write the parameters as safetensors."""
 
     def load(self, path: Path) -> None:
-        """Reads what `save` wrote."""
+        """Read the output of `save`."""
 
 
 class Guide(Protocol):
-    """What a system holds a model to besides its examples; a kind of model says which guides it takes."""
+    """An extra training objective with which a system (such as RUGE or NNE-AER) guides the training of a neural model.
+
+    Each kind of model has its own type of guide, such as `VectorGuide`.
+    """
 
     @property
     def digest(self) -> bytes:
-        """Identifies the guide, so that a checkpoint of another one is not resumed."""
+        """A digest of the objective. Training does not resume from a checkpoint with another digest."""
 
 
 class ModelKind(Protocol):
-    """What the registry `MODELS` holds for a name; see `config.registries.Extension` for its settings."""
+    """A kind of model that is registered in `MODELS`. `config.registries.Extension` documents the attributes."""
 
     block: str
     settings: type | None
-    implied: Mapping[str, object]
+    implied_settings: Mapping[str, object]
 
     def make(self, graph: KnowledgeGraph, config: Config, guide: Guide | None = None) -> NeuralModel:
-        """An untrained model of a graph; an InputError where it cannot take the guide."""
+        """Return an untrained model of a graph. Raise InputError if it does not support the guide."""
 
     def cost(self, graph: KnowledgeGraph, config: Config) -> Cost:
-        """What training such a model takes."""
+        """Estimate the cost of training."""
 
 
 def make_model(graph: KnowledgeGraph, config: Config, guide: Guide | None = None) -> NeuralModel:
-    """The neural model that the settings name, untrained.
+    """Return an untrained model of the kind that the settings name.
 
     Example:
         >>> graph = KnowledgeGraph.from_names([("anna", "knows", "ben")])
@@ -219,6 +247,6 @@ def make_model(graph: KnowledgeGraph, config: Config, guide: Guide | None = None
 
 
 def model_kind(config: Config) -> ModelKind:
-    """The registered kind of the model that the settings name."""
+    """Return the registered kind of model that the settings name."""
     kind: ModelKind = MODELS.get(config.neural.model)
     return kind

@@ -1,4 +1,4 @@
-"""The settings that every neural model shares, with `auto` replaced by the model's own defaults."""
+"""The settings that all neural models share, with `auto` replaced by the model's defaults."""
 
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Self
@@ -8,9 +8,9 @@ from plogicnet.config import Neural
 
 @dataclass(frozen=True)
 class TrainingSettings:
-    """What `train` needs of any model's settings; see `config.Neural` for the meaning of each.
+    """The settings that `train` uses; see `config.Neural` for their meaning.
 
-    A model's own settings inherit from it. The default of a field is what `auto` stands for.
+    The settings of a model inherit from this class. The default of a field replaces the value `auto`.
     """
 
     model: str = "TransE"
@@ -24,7 +24,7 @@ class TrainingSettings:
 
     @classmethod
     def resolved(cls, neural: Neural, block: Any) -> Self:
-        """The settings of a run: the shared ones, and those of the model's block.
+        """Combine the shared settings and those of the model's block, and replace `auto`.
 
         Example:
             >>> @dataclass(frozen=True)
@@ -36,5 +36,5 @@ class TrainingSettings:
             >>> Settings.resolved(Neural(batch=8), Block()).steps
             100
         """
-        given = {f.name: getattr(neural, f.name) for f in fields(TrainingSettings)}
-        return cls(**{name: value for name, value in given.items() if value != "auto"}, **asdict(block))
+        shared = {f.name: getattr(neural, f.name) for f in fields(TrainingSettings)}
+        return cls(**{name: value for name, value in shared.items() if value != "auto"}, **asdict(block))

@@ -1,4 +1,4 @@
-"""The report of a run: one HTML file that needs nothing else."""
+"""The HTML report of a run, as one self-contained file."""
 
 from plogicnet.report.page import write_report
 

@@ -1,246 +1,283 @@
-"""The figures of a report: from a run's numbers to plots and tables."""
+"""Figures and tables of the report."""
 
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from plogicnet.evaluation.figures import Figures, RankingFigures, Reliability
 from plogicnet.evaluation.metrics import Metric, columns
+from plogicnet.evaluation.results import CalibrationQuality, MetricValues, RankingMetrics
 from plogicnet.graph import FloatArray
-from plogicnet.report.findings import Ranked
-from plogicnet.report.markup import Child, Markup, Names, join, tag
-from plogicnet.report.plots import Axis, Plane, legend, meter, strip, strip_scale
+from plogicnet.report.highlights import RankedTriples
+from plogicnet.report.markup import Child, Markup, NameFormatter, join, tag
+from plogicnet.report.plots import Axis, Plot, legend, meter, strip_axis, strip_plot
 from plogicnet.rules import RuleTable
-from plogicnet.systems.system import FIGURES as TITLES
-from plogicnet.systems.system import NEURAL, PLAIN, RULES, STAR
+from plogicnet.support.numbers import format_probability
+from plogicnet.systems.system import NEURAL, PLOGICNET_KEY, PLOGICNET_STAR_KEY, RANKING_TITLES, RULES
 from plogicnet.training.state import Iteration
 
-KINDS = {NEURAL: "neural", RULES: "rules", PLAIN: "plogicnet", STAR: "star"}
-"""Each ranking's kind of mark."""
+CSS_CLASSES = {NEURAL: "neural", RULES: "rules", PLOGICNET_KEY: "plogicnet", PLOGICNET_STAR_KEY: "star"}
+"""The CSS class of each ranking, which also selects its marker."""
 Titles = Mapping[str, str]
-COMPARED = (NEURAL, RULES, STAR)
-EDGES = (1, 3, 10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
-"""The last rank of each bin: about the same width on a scale of logarithms, and Hits@1, 3 and 10 are their sums."""
-RELATIONS_MOST = 20
-POINTS_MOST = 1_000
-BARS_WITH_SHARES = 4
-BINS_WITH_NAMES = 7
-"""Of more bins, every other is named, so that the names stand apart on a phone."""
+COMPARED = (NEURAL, RULES, PLOGICNET_STAR_KEY)
+"""The rankings in tables and figures with little space."""
+BIN_EDGES = (1, 3, 10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
+"""The last rank of each bin. Bins have similar widths on a log scale. Sums of the first bins are Hits@1, 3 and 10."""
+MAX_RELATIONS = 20
+MAX_POINTS = 1_000
+"""Maximum number of rules in a plot."""
+MAX_BARS_WITH_SHARES = 4
+"""With more bars, the labels contain no shares, so that they do not overlap."""
+MAX_BINS_WITH_LABELS = 7
+"""With more bins, every second bin has a label, so that labels do not overlap on a phone."""
 STEPS = {
     "mine": "mining rules",
     "ground": "grounding rules",
     "e_step": "E-steps: training the neural model",
-    "e_step_shared": "E-steps taken over",
-    "m_step": "M-steps: learning weights",
+    "e_step_shared": "E-steps shared with another run",
+    "m_step": "M-steps: learning rule weights",
     "validate": "choosing λ on valid",
-    "report": "standard errors of rules",
-    "evaluate": "calibrating and evaluating",
+    "report": "standard errors of rule weights",
+    "evaluate": "calibration and evaluation",
 }
+"""Descriptions of the steps in timings.json."""
 
 
 def table(columns: Sequence[Child], rows: Sequence[Sequence[Child]], class_: str = "") -> Markup:
-    """A table that scrolls by itself where a screen is narrow; numbers, and texts that begin like one, to the right.
+    """Return a table that scrolls on narrow screens. Numbers, and texts that start with a digit, are right-aligned.
 
     Example:
-        >>> table(["n"], [[1]]).count("<td")
-        1
+        >>> '<td class="number">1</td>' in table(["n"], [[1]])
+        True
     """
     head = tag("tr", [tag("th", column, scope="col") for column in columns])
-    body = [tag("tr", [tag("td", cell, class_=_side(cell)) for cell in row]) for row in rows]
+    body = [tag("tr", [tag("td", cell, class_=_alignment(cell)) for cell in row]) for row in rows]
     return tag("div", tag("table", tag("thead", head), tag("tbody", body), class_=class_ or None), class_="scroll")
 
 
-def _side(cell: Child) -> str | None:
+def _alignment(cell: Child) -> str | None:
     plain = isinstance(cell, int | float) or (isinstance(cell, str) and not isinstance(cell, Markup))
     return "number" if plain and str(cell).lstrip("+-–−")[:1] in "0123456789" else None
 
 
-def systems_table(rankings: Mapping[str, RankingFigures], titles: Titles = TITLES) -> Markup:
-    """The rankings side by side; the best of each column is bold."""
-    there = {title: rankings[name].overall for name, title in titles.items() if name in rankings}
-    shown = [metric for metric in columns() if all(metric.key in figures for figures in there.values())]
-    best = {metric.key: metric.best(round(figures[metric.key], 3) for figures in there.values()) for metric in shown}
+def rankings_table(rankings: Mapping[str, RankingMetrics], titles: Titles = RANKING_TITLES) -> Markup:
+    """Return a table of the metrics of each ranking. The best value of each column is bold."""
+    overall = {title: rankings[name].overall for name, title in titles.items() if name in rankings}
+    shown = [metric for metric in columns() if all(metric.key in values for values in overall.values())]
+    best = {metric.key: metric.best(round(values[metric.key], 3) for values in overall.values()) for metric in shown}
 
     def cell(metric: Metric, value: float) -> Child:
         text = metric.show(value)
-        return tag("b", text) if round(value, 3) == best[metric.key] and len(there) > 1 else text
+        return tag("b", text) if round(value, 3) == best[metric.key] and len(overall) > 1 else text
 
-    rows = [[title, *(cell(m, figures[m.key]) for m in shown)] for title, figures in there.items()]
-    return table(["system", *(metric.title for metric in shown)], rows, "systems")
+    rows = [[title, *(cell(m, values[m.key]) for m in shown)] for title, values in overall.items()]
+    return table(["ranking", *(metric.title for metric in shown)], rows, "rankings")
 
 
 def groups_table(
-    groups: Mapping[str, Mapping[str, Figures]], counts: Mapping[str, int], kind: str, names: Names, titles: Titles
+    groups: Mapping[str, Mapping[str, MetricValues]],
+    counts: Mapping[str, int],
+    group_title: str,
+    names: NameFormatter,
+    titles: Titles,
 ) -> Markup:
-    """The MRR of each relation or category, by ranking, as marks on a line; the largest first.
+    """Return a table of the MRR per group (relation or category) and ranking, with strip plots. Large groups are first.
+
+    Args:
+        groups: the metrics by ranking and group.
+        counts: the number of triples per group.
+        group_title: the column title of the groups.
+        names: the formatter of group names.
+        titles: the titles of the rankings.
 
     Example:
-        >>> groups_table({"rules": {"1-1": {"mrr": 0.5}}}, {"1-1": 3}, "category", Names(), TITLES).count("0.500")
-        3
+        >>> groups, names = {"rules": {"1-1": {"mrr": 0.5}}}, NameFormatter()
+        >>> rows = groups_table(groups, {"1-1": 3}, "category", names, RANKING_TITLES)
+        >>> '<td class="number">0.500</td>' in rows
+        True
     """
-    there = [name for name in COMPARED if name in groups]
-    shown = sorted(counts, key=lambda group: (-counts[group], group))[:RELATIONS_MOST]
+    compared = [name for name in COMPARED if name in groups]
+    largest = sorted(counts, key=lambda group: (-counts[group], group))[:MAX_RELATIONS]
     rows = []
-    for group in shown:
-        values = {name: groups[name][group]["mrr"] for name in there}
-        marks = [(KINDS[n], v, f"{titles[n]}: MRR {v:.3f}") for n, v in values.items()]
-        rows.append([names(group), f"{counts[group]:,}", strip(marks), *(f"{v:.3f}" for v in values.values())])
-    head = [kind, "triples", strip_scale(), *(titles[name] for name in there)]
-    return join(legend(_kinds(there, titles), lines=False), table(head, rows, "groups"))
+    for group in largest:
+        values = {name: groups[name][group]["mrr"] for name in compared}
+        markers = [(CSS_CLASSES[n], v, f"{titles[n]}: MRR {v:.3f}") for n, v in values.items()]
+        rows.append([names(group), f"{counts[group]:,}", strip_plot(markers), *(f"{v:.3f}" for v in values.values())])
+    head = [group_title, "triples", strip_axis(), *(titles[name] for name in compared)]
+    return join(legend(_legend_entries(compared, titles), with_lines=False), table(head, rows, "groups"))
 
 
-def _kinds(there: Sequence[str], titles: Titles) -> list[tuple[str, str]]:
-    return [(KINDS[name], titles[name]) for name in there]
+def _legend_entries(rankings: Sequence[str], titles: Titles) -> list[tuple[str, str]]:
+    return [(CSS_CLASSES[name], titles[name]) for name in rankings]
 
 
-def iterations_figure(history: Sequence[Iteration], titles: Titles = TITLES, beside_test: bool = False) -> Markup:
-    """MRR on valid after each EM iteration; beside figures on test the caption says why they differ.
+def iterations_figure(history: Sequence[Iteration], titles: Titles = RANKING_TITLES, with_test: bool = False) -> Markup:
+    """Return a plot of the MRR on valid after each EM iteration.
+
+    With a test split (`with_test`), the caption explains why the MRR on test differs.
 
     Example:
-        >>> iterations_figure([Iteration(1, 9, 4, 0.5, {}, 1.0, {"rules": {"mrr": 0.5}})]).count("figure")
-        2
+        >>> figure = iterations_figure([Iteration(1, 9, 4, 0.5, {}, 1.0, {"rules": {"mrr": 0.5}})])
+        >>> "<title>rules alone: 0.500</title>" in figure
+        True
     """
-    there = [name for name in titles if name in history[0].valid]
-    mrr = {name: [(line.iteration, line.valid[name]["mrr"]) for line in history] for name in there}
+    compared = [name for name in titles if name in history[0].valid]
+    mrr = {name: [(line.iteration, line.valid[name]["mrr"]) for line in history] for name in compared}
     values = [v for points in mrr.values() for _, v in points]
-    plane = Plane(_iterations(history), Axis.of(min(values), max(values), "MRR on valid"))
-    drawn = [plane.line(KINDS[n], points) for n, points in mrr.items()]
-    drawn += [[plane.mark(KINDS[n], *p, f"{titles[n]}: {p[1]:.3f}") for p in mrr[n]] for n in there]
-    about = "; ".join(f"{line.iteration}: λ = {line.lambda_:g}" for line in history)
-    about = f"By the validation triples, which also choose λ, the rules’ share in pLogicNet* ({about})."
-    about += " Facts of test compete there, so that it may be far below the MRR on test." if beside_test else ""
-    return plane.figure("EM iterations", about, drawn, legend(_kinds(there, titles)))
+    plot = Plot(_iteration_axis(history), Axis.from_range(min(values), max(values), "MRR on valid"))
+    elements = [plot.line(CSS_CLASSES[n], points) for n, points in mrr.items()]
+    elements += [[plot.marker(CSS_CLASSES[n], *p, f"{titles[n]}: {p[1]:.3f}") for p in mrr[n]] for n in compared]
+    lambdas = ", ".join(f"{line.lambda_:g} in iteration {line.iteration}" for line in history)
+    caption = (
+        "MRR on the validation triples. They also select λ (with em.lambda=auto), the weight of the rules in"
+        f" pLogicNet*: {lambdas}."
+    )
+    caption += (
+        " On valid, answers that are in test count as wrong, so this MRR can be far below that on test."
+        if with_test
+        else ""
+    )
+    return plot.figure("EM iterations", caption, elements, legend(_legend_entries(compared, titles)))
 
 
-def _iterations(history: Sequence[Iteration]) -> Axis:
-    numbers = [line.iteration for line in history]
-    ticks = tuple((float(n), str(n)) for n in numbers[:: max(1, len(numbers) // 10)])
-    return Axis(min(numbers) - 0.5, max(numbers) + 0.5, ticks, "EM iteration")
+def _iteration_axis(history: Sequence[Iteration]) -> Axis:
+    iterations = [line.iteration for line in history]
+    ticks = tuple((float(n), str(n)) for n in iterations[:: max(1, len(iterations) // 10)])
+    return Axis(min(iterations) - 0.5, max(iterations) + 0.5, ticks, "EM iteration")
 
 
 def accepted_figure(history: Sequence[Iteration], tau: float) -> Markup:
-    """How many hidden triples were accepted, and how many of them are held-out facts.
+    """Return a plot of the number of accepted hidden triples per iteration, and the share in valid or test.
 
     Example:
-        >>> accepted_figure([Iteration(1, 9, 4, 0.5, {}, 1.0, {})], 0.5).count("50.0 %")
-        2
+        >>> ">4 · 50.0%</text>" in accepted_figure([Iteration(1, 9, 4, 0.5, {}, 1.0, {})], 0.5)
+        True
     """
     highest = max(1, *(line.accepted for line in history))
-    plane = Plane(_iterations(history), Axis.of(0, 1.08 * highest, "accepted hidden triples"))
+    plot = Plot(_iteration_axis(history), Axis.from_range(0, 1.08 * highest, "accepted hidden triples"))
     half = min(0.3, 0.06 * len(history) + 0.1)
-    drawn: list[Child] = []
+    elements: list[Child] = []
     for line in history:
-        at, accepted, share = line.iteration, line.accepted, line.accepted_precision
-        text = "" if share is None else f"{100 * share:.1f} %"
-        drawn.append(plane.bar("soft", at - half, at + half, accepted, f"{accepted:,} accepted"))
+        x, accepted, share = line.iteration, line.accepted, line.accepted_precision
+        text = "" if share is None else f"{100 * share:.1f}%"
+        elements.append(plot.bar("soft", x - half, x + half, accepted, f"{accepted:,} accepted"))
         if share:
-            drawn.append(plane.bar("star", at - half, at + half, share * accepted, f"{text} of them held out"))
-        shown = f"{accepted:,} · {text}" if text and len(history) <= BARS_WITH_SHARES else f"{accepted:,}"
-        drawn.append(plane.text(at, accepted, shown))
-    about = (
-        f"Of {history[-1].hidden:,} hidden triples, those with p_w ≥ {tau:g}. The full colour and the percentage are"
-        " the part that valid or test holds; the rest is wrong, or true and not in the data."
+            elements.append(plot.bar("star", x - half, x + half, share * accepted, f"{text} in valid or test"))
+        label = f"{accepted:,} · {text}" if text and len(history) <= MAX_BARS_WITH_SHARES else f"{accepted:,}"
+        elements.append(plot.text(x, accepted, label))
+    caption = (
+        f"Of {history[-1].hidden:,} hidden triples, those with p_w ≥ {tau:g} are accepted. The dark part, and the"
+        " percentage, is the share that is in valid or test. The others are wrong, or true but not in the graph."
     )
-    return plane.figure("Hidden triples accepted", about, drawn)
+    return plot.figure("Accepted hidden triples", caption, elements)
 
 
-def ranks_figure(ranking: Ranked, entities: int, titles: Titles = TITLES) -> Markup:
-    """How the ranks are spread over bins of equal width on a scale of logarithms."""
-    there = [name for name in COMPARED if name in ranking.ranks]
-    edges = [edge for at, edge in enumerate(EDGES) if not at or EDGES[at - 1] < entities]
-    shares = {name: rank_shares(ranking.ranks[name].realistic, edges) for name in there}
-    ticks = [(at + 0.5, _bin(edges[at - 1] + 1 if at else 1, edge)) for at, edge in enumerate(edges)]
-    step = 1 if len(edges) <= BINS_WITH_NAMES else 2
+def ranks_figure(ranked: RankedTriples, n_entities: int, titles: Titles = RANKING_TITLES) -> Markup:
+    """Return a histogram of the ranks, with bins of similar width on a log scale."""
+    compared = [name for name in COMPARED if name in ranked.ranks]
+    edges = [edge for i, edge in enumerate(BIN_EDGES) if not i or BIN_EDGES[i - 1] < n_entities]
+    shares = {name: rank_shares(ranked.ranks[name].realistic, edges) for name in compared}
+    ticks = [(i + 0.5, _bin_label(edges[i - 1] + 1 if i else 1, edge)) for i, edge in enumerate(edges)]
+    step = 1 if len(edges) <= MAX_BINS_WITH_LABELS else 2
     x = Axis(0, len(edges), tuple(ticks[::step]), "rank")
-    plane = Plane(x, Axis.of(0, max(float(s.max()) for s in shares.values()), "share of queries", percent=True))
-    width = 0.8 / len(there)
-    drawn = [
-        plane.bar(KINDS[name], at + 0.1 + i * width, at + 0.1 + (i + 0.92) * width, share, f"{100 * share:.1f} %")
-        for i, name in enumerate(there)
-        for at, share in enumerate(shares[name].tolist())
+    plot = Plot(x, Axis.from_range(0, max(float(s.max()) for s in shares.values()), "share of queries", percent=True))
+    width = 0.8 / len(compared)
+    elements = [
+        plot.bar(
+            CSS_CLASSES[name], left + 0.1 + i * width, left + 0.1 + (i + 0.92) * width, share, f"{100 * share:.1f}%"
+        )
+        for i, name in enumerate(compared)
+        for left, share in enumerate(shares[name].tolist())
     ]
-    part, of = len(ranking.triples), ranking.of
-    sample = f" A sample of {part:,} of the {of:,} triples, drawn by the run’s seed." if part < of else ""
-    about = f"Heads and tails of the {ranking.split} triples among {entities:,} entities, filtered.{sample}"
-    return plane.figure("Where the truth stands", about, drawn, legend(_kinds(there, titles), lines=False))
+    count, total = len(ranked.triples), ranked.total
+    sample = f" A random sample of {count:,} of the {total:,} triples." if count < total else ""
+    caption = f"Head and tail queries of the {ranked.split} triples among {n_entities:,} entities, filtered.{sample}"
+    return plot.figure(
+        "Ranks of the correct answers", caption, elements, legend(_legend_entries(compared, titles), with_lines=False)
+    )
 
 
 def rank_shares(ranks: FloatArray, edges: Sequence[int]) -> FloatArray:
-    """The share of ranks in each bin, given the last rank of each.
+    """Return the share of ranks in each bin. `edges` are the last ranks of the bins.
 
     Example:
         >>> rank_shares(np.array([1.0, 2.0, 2.5, 9.0]), [1, 3, 10])
         array([0.25, 0.5 , 0.25])
     """
-    place = np.minimum(np.searchsorted(edges, ranks.ravel()), len(edges) - 1)
-    return np.asarray(np.bincount(place, minlength=len(edges)) / max(1, ranks.size))
+    bins = np.minimum(np.searchsorted(edges, ranks.ravel()), len(edges) - 1)
+    return np.asarray(np.bincount(bins, minlength=len(edges)) / max(1, ranks.size))
 
 
-def _bin(first: int, last: int) -> str:
-    """The ranks of a bin; thousands are rounded down.
+def _bin_label(first: int, last: int) -> str:
+    """Return the label of a bin. Thousands are rounded down.
 
     Example:
-        >>> _bin(1, 1), _bin(4, 10), _bin(301, 1000), _bin(3001, 10_000)
+        >>> _bin_label(1, 1), _bin_label(4, 10), _bin_label(301, 1000), _bin_label(3001, 10_000)
         ('1', '4–10', '301–1k', '3k–10k')
     """
     short = [f"{n // 1000}k" if n >= 1000 else str(n) for n in (first, last)]
     return "–".join(dict.fromkeys(short))
 
 
-def reliability_figure(calibration: Reliability, split: str) -> Markup:
-    """How many candidates of a probability are true.
+def reliability_figure(quality: CalibrationQuality, split: str) -> Markup:
+    """Return the reliability curve: the share of true candidates by predicted probability.
 
     Example:
-        >>> from plogicnet.evaluation.figures import Bin
-        >>> reliability_figure(Reliability(0.1, 0.0, (Bin(0.1, 0.2, 1.0),)), "test").count("<circle")
-        1
+        >>> from plogicnet.evaluation.results import ReliabilityBin
+        >>> figure = reliability_figure(CalibrationQuality(0.1, 0.0, (ReliabilityBin(0.1, 0.2, 1.0),)), "test")
+        >>> "<title>predicted 0.100, true 0.200; 100% of candidates</title>" in figure
+        True
     """
-    x = Axis.of(0, 1, "probability that was given", percent=True)
-    plane = Plane(x, Axis.of(0, 1, "share that is true", percent=True))
-    points = [(point.predicted, point.true) for point in calibration.curve]
-    drawn = [plane.line("ideal", [(0, 0), (1, 1)]), plane.line("star", points)]
-    for point in calibration.curve:
-        text = f"given {point.predicted:.3f}, true {point.true:.3f}; {100 * point.share:.3g} % of candidates"
-        drawn.append([plane.dot("star", point.predicted, point.true, 2.5 + 3 * point.share**0.25, text)])
-    about = (
-        f"On {split}. Above the dashed line the model is more cautious than it need be, below it too sure; larger dots"
-        " stand for more candidates."
+    x = Axis.from_range(0, 1, "predicted probability")
+    plot = Plot(x, Axis.from_range(0, 1, "share of true candidates"))
+    points = [(point.predicted, point.true) for point in quality.curve]
+    elements = [plot.line("ideal", [(0, 0), (1, 1)]), plot.line("star", points)]
+    for point in quality.curve:
+        text = (
+            f"predicted {format_probability(point.predicted)}, true {format_probability(point.true)};"
+            f" {100 * point.share:.3g}% of candidates"
+        )
+        elements.append([plot.dot("star", point.predicted, point.true, 2.5 + 3 * point.share**0.25, text)])
+    caption = (
+        f"On {split}. Above the dashed line the probabilities are too low, below it too high. Larger dots represent"
+        " more candidates."
     )
-    return plane.figure("Can the probabilities be believed?", about, drawn)
+    return plot.figure("Reliability of the probabilities", caption, elements)
 
 
 def rules_figure(rules: RuleTable, seed: int) -> Markup:
-    """Each rule's precision and its learned weight."""
-    of = len(rules)
-    if of > POINTS_MOST:
-        rules = rules.take(np.sort(np.random.default_rng([seed, 31]).choice(of, POINTS_MOST, replace=False)))
-    x = Axis.of(0, 1, "precision: the share of what it concludes that is observed", percent=True)
-    plane = Plane(x, Axis.of(float(rules.weight.min()), float(rules.weight.max()), "weight"), 260)
+    """Return a plot of the precision and the weight of each rule."""
+    total = len(rules)
+    if total > MAX_POINTS:
+        rules = rules.take(np.sort(np.random.default_rng([seed, 31]).choice(total, MAX_POINTS, replace=False)))
+    x = Axis.from_range(0, 1, "precision: share of its conclusions that are training triples")
+    plot = Plot(x, Axis.from_range(float(rules.weight.min()), float(rules.weight.max()), "weight"), 260)
     radius = np.clip(1.5 + 1.3 * np.log10(np.maximum(rules.support, 1)), 2, 9)
-    drawn = []
+    elements = []
     for i in np.argsort(-rules.support, kind="stable").tolist():
-        text = f"weight {rules.weight[i]:.2f}, {rules.hits[i]:,} of {rules.support[i]:,}: {rules.rules[i]}"
-        drawn.append(plane.dot("rules", rules.precision[i], rules.weight[i], float(radius[i]), text))
-    part = f"A sample of {len(rules):,} of the {of:,} rules, drawn by the run’s seed." if len(rules) < of else ""
-    about = (
-        f"{part or f'All {of:,} rules.'} Larger dots conclude more triples. A weight counts beside those of the other"
-        " rules that reach the same triple: a precise rule that others repeat needs little weight of its own."
+        precision = f"precision {rules.precision[i]:.2f} ({rules.hits[i]:,} of {rules.support[i]:,})"
+        text = f"weight {rules.weight[i]:.2f}, {precision}: {rules.rules[i]}"
+        elements.append(plot.dot("rules", rules.precision[i], rules.weight[i], float(radius[i]), text))
+    sample = f"A random sample of {len(rules):,} of the {total:,} rules." if len(rules) < total else ""
+    caption = (
+        f"{sample or f'All {total:,} rules.'} Larger dots are rules that conclude more triples. The weights of all"
+        " rules that conclude a triple add up, so a precise rule can have a low weight if other rules conclude the"
+        " same triples."
     )
-    return plane.figure("Precision against learned weight", about, drawn)
+    return plot.figure("Precision and learned weight", caption, elements)
 
 
 def timings_table(seconds: Mapping[str, float]) -> Markup:
-    """What each step of the training took.
+    """Return a table of the time that each step of training took.
 
     Example:
-        >>> timings_table({"mine": 1.0, "e_step": 3.0}).count("<tr")
-        4
+        >>> '<td class="number">75%</td>' in timings_table({"mine": 1.0, "e_step": 3.0})
+        True
     """
     if not seconds:
-        return tag("p", "The run holds no timings.")
-    whole = sum(seconds.values())
+        return tag("p", "The run has no timings.")
+    total = sum(seconds.values())
     rows: list[list[Child]] = [
-        [STEPS.get(step, step), f"{took:,.1f} s", meter(took / (whole or 1.0)), f"{100 * took / (whole or 1.0):.0f} %"]
+        [STEPS.get(step, step), f"{took:,.1f} s", meter(took / (total or 1.0)), f"{100 * took / (total or 1.0):.0f}%"]
         for step, took in seconds.items()
     ]
-    return table(["step", "time", "", "share"], [*rows, ["all", f"{whole:,.1f} s", "", ""]], "timings")
+    return table(["step", "time", "", "share"], [*rows, ["total", f"{total:,.1f} s", "", ""]], "timings")

@@ -1,4 +1,4 @@
-"""HTML that cannot be broken by what stands in it: every text becomes markup here, escaped, and nowhere else."""
+"""Functions that create HTML elements. Only this module turns text into markup, and it escapes all text."""
 
 import html
 import re
@@ -9,16 +9,17 @@ from plogicnet.rules import Atom, Constant, Rule
 
 EMPTY = frozenset(("meta", "br", "wbr"))
 """Elements without an end tag."""
-LONGEST = 90
-"""A longer name is cut; its beginning is enough to know it by."""
-LONGEST_TITLE = 400
-UNBROKEN = 16
-"""A longer name may be broken at its separators."""
+MAX_NAME = 90
+"""Maximum length of a name. Longer names are truncated."""
+MAX_TOOLTIP = 400
+"""Maximum length of the full name in a tooltip."""
+MAX_UNBROKEN = 16
+"""Maximum length of a name without possible line breaks. Longer names can break after separators."""
 CONTROLS = dict.fromkeys({*range(0x20), *range(0x7F, 0xA0)} - set(b"\t\n"), "\N{REPLACEMENT CHARACTER}")
 
 
 class Markup(str):
-    """Text that is HTML already; every other text is escaped when it is put in a tag.
+    """Text that is already HTML. All other text is escaped when it is added to an element.
 
     Example:
         >>> tag("b", Markup("<i>"), "<i>")
@@ -29,26 +30,26 @@ class Markup(str):
 
 
 Child = str | float | None | Iterable["Child"]
-"""A text, a number, nothing, or any number of them."""
+"""Content of an element: text, a number, None for nothing, or an iterable of these."""
 
 
 def tag(name: str, /, *children: Child, **attributes: object) -> Markup:
-    """An element; attributes that are None are left out, and `class_` and `http_equiv` stand for class and http-equiv.
+    """Return an element. Attributes that are None are skipped. `class_` becomes class, `http_equiv` http-equiv.
 
     Example:
         >>> tag("a", "R&D", href="#top", class_=None)
         '<a href="#top">R&amp;D</a>'
     """
-    shown = "".join(
-        f' {key.rstrip("_").replace("_", "-")}="{html.escape(_legible(str(value)))}"'
+    attribute_text = "".join(
+        f' {key.rstrip("_").replace("_", "-")}="{html.escape(_printable(str(value)))}"'
         for key, value in attributes.items()
         if value is not None
     )
-    return Markup(f"<{name}{shown}>" + ("" if name in EMPTY else f"{join(*children)}</{name}>"))
+    return Markup(f"<{name}{attribute_text}>" + ("" if name in EMPTY else f"{join(*children)}</{name}>"))
 
 
 def join(*children: Child) -> Markup:
-    """Children one after the other, escaped where they are no markup.
+    """Concatenate children, and escape those that are not markup.
 
     Example:
         >>> join("a < b, ", [tag("br"), 3, None])
@@ -59,14 +60,14 @@ def join(*children: Child) -> Markup:
         if isinstance(child, Markup):
             parts.append(child)
         elif isinstance(child, str | int | float):
-            parts.append(html.escape(_legible(str(child)), quote=False))
+            parts.append(html.escape(_printable(str(child)), quote=False))
         elif child is not None:
             parts.append(join(*child))
     return Markup("".join(parts))
 
 
 def separated(separator: Child, children: Iterable[Child]) -> Markup:
-    """Children with a separator between them.
+    """Concatenate children with a separator between them.
 
     Example:
         >>> separated(tag("br"), ["a", "<b"])
@@ -75,43 +76,43 @@ def separated(separator: Child, children: Iterable[Child]) -> Markup:
     return Markup(join(separator).join(join(child) for child in children))
 
 
-def _legible(text: str) -> str:
-    """The same without control characters, which HTML does not have, and lone surrogates, which no file has."""
+def _printable(text: str) -> str:
+    """Replace control characters, which HTML does not allow, and lone surrogates, which UTF-8 cannot encode."""
     return text.translate(CONTROLS).encode("utf-8", "replace").decode("utf-8")
 
 
-def shortened(text: str, most: int = LONGEST) -> str:
-    """The text, or its beginning where it is longer.
+def truncate(text: str, max_length: int = MAX_NAME) -> str:
+    """Truncate a text to a maximum length.
 
     Example:
-        >>> shortened("abcdef", 4)
+        >>> truncate("abcdef", 4)
         'abc…'
     """
-    return text if len(text) <= most else text[: most - 1] + "…"
+    return text if len(text) <= max_length else text[: max_length - 1] + "…"
 
 
 def breakable(text: str) -> Markup:
-    """The text with places at which a line may break, where it is long: names such as /people/person have no spaces.
+    """Return a text with possible line breaks if it is long. Names such as /people/person have no spaces to break at.
 
     Example:
         >>> breakable("/people/person/nationality")
         '/<wbr>people/<wbr>person/<wbr>nationality'
     """
-    return separated(tag("wbr"), re.split(r"(?<=[/._:#-])(?=\w)", text) if len(text) > UNBROKEN else [text])
+    return separated(tag("wbr"), re.split(r"(?<=[/._:#-])(?=\w)", text) if len(text) > MAX_UNBROKEN else [text])
 
 
 @dataclass(frozen=True)
-class Names:
-    """How names are shown: under their labels, isolated (a name may run from right to left), and cut where too long.
+class NameFormatter:
+    """A formatter of names as HTML. It shows labels, isolates right-to-left text, and truncates long names.
 
     Attributes:
-        labels: readable names of names.
-        rules: the run's rules by their text, as explanations name them.
+        labels: labels by name.
+        rules: rules of the run by their text.
 
     Example:
-        >>> Names({"Q1": "Anna"})("Q1")
+        >>> NameFormatter({"Q1": "Anna"})("Q1")
         '<bdi title="Q1">Anna</bdi>'
-        >>> Names().fact(["anna", "knows", "ben"]).count("bdi")
+        >>> NameFormatter().fact(["anna", "knows", "ben"]).count("bdi")
         6
     """
 
@@ -119,27 +120,27 @@ class Names:
     rules: Mapping[str, Rule] = field(default_factory=dict)
 
     def __call__(self, name: str) -> Markup:
-        """One name."""
-        label = shortened(self.text(name))
-        return tag("bdi", breakable(label), title=None if label == name else shortened(name, LONGEST_TITLE))
+        """Return a name as HTML, with its label if it has one."""
+        label = truncate(self.text(name))
+        return tag("bdi", breakable(label), title=None if label == name else truncate(name, MAX_TOOLTIP))
 
     def text(self, name: str) -> str:
-        """One name's label, or itself."""
+        """Return the label of a name, or the name itself, as plain text."""
         return self.labels.get(name) or name
 
-    def fact(self, triple: Iterable[str], asked: str = "") -> Markup:
-        """A triple: head, relation, tail; the end that is asked for is left open."""
+    def fact(self, triple: Iterable[str], missing: str = "") -> Markup:
+        """Return a triple as HTML. If `missing` is "head" or "tail", that part is a question mark."""
         head, relation, tail = triple
-        ends = [tag("b", "?") if end == asked else self(name) for end, name in (("head", head), ("tail", tail))]
+        ends = [tag("b", "?") if side == missing else self(name) for side, name in (("head", head), ("tail", tail))]
         between = tag("span", " ", tag("i", self(relation)), " ", class_="relation")
         return tag("span", ends[0], between, ends[1], class_="fact")
 
     def facts(self, triples: Iterable[Iterable[str]]) -> Markup:
-        """Triples that hold together."""
+        """Return triples as HTML, joined by "and"."""
         return separated(tag("span", " and ", class_="and"), map(self.fact, triples))
 
     def rule(self, text: str) -> Markup:
-        """A rule of the run: premises, arrow, hypothesis."""
+        """Return a rule of the run as HTML, given its text."""
         rule = self.rules[text]
         body = separated(tag("span", " ∧ ", class_="and"), map(self._atom, rule.body))
         hypothesis = join("not " if rule.negated else "", self._atom(rule.head))

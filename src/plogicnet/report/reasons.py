@@ -1,133 +1,154 @@
-"""Predictions and mistakes as cards: what is believed, how firmly, and why."""
+"""Predictions and mistakes as cards with probabilities and reasons."""
 
 from collections.abc import Sequence
 
 from plogicnet.inference.explanation import Contribution
 from plogicnet.model import Explanation, Prediction
-from plogicnet.report.findings import Asked, Mistake
-from plogicnet.report.markup import Child, Markup, Names, join, separated, tag
+from plogicnet.report.highlights import Mistake, QueryResult
+from plogicnet.report.markup import Child, Markup, NameFormatter, join, separated, tag
 from plogicnet.report.plots import meter
-from plogicnet.support.errors import many
-from plogicnet.systems.system import FIGURES as TITLES
-from plogicnet.systems.system import PLAIN, STAR
+from plogicnet.support.errors import pluralize
+from plogicnet.support.numbers import format_probability
+from plogicnet.systems.system import NEURAL, PLOGICNET_KEY, PLOGICNET_STAR_KEY, RANKING_TITLES, RULES
 
-RULES_MOST, REASONS_MOST = 4, 3
-
-
-def prediction_card(why: Explanation, names: Names) -> Markup:
-    """A missing fact, what each half says of it, and the reasons."""
-    found = f"true: {why.held_out} holds it" if why.held_out else "not in the data"
-    badge = tag("span", found, class_="badge yes" if why.held_out else "badge")
-    return tag("article", tag("h4", names.fact(why.triple), " ", badge), _numbers(why), _why(why, names))
+MAX_RULES, MAX_REASONS = 4, 3
+"""Maximum number of rules, and of similar entities or paths, on a card."""
 
 
-def missed_card(mistake: Mistake, names: Names) -> Markup:
-    """A truth that stands far down although a rule reaches it: what stands above it, and what spoke for it."""
-    asked, why = mistake
-    above = [join(names(_end(a, asked)), f" {_share(a.probability)}") for a in asked.answers[:3]]
-    instead = [" Most probable instead: ", separated("; ", above), "."] if above else None
-    text = tag("p", "Asked ", names.fact(asked.truth.triple, asked.side), ": ", _places(asked), instead)
-    reasons = _why(why, names, "What speaks for it", by_rules=True)
-    return tag("article", tag("h4", names.fact(asked.truth.triple)), text, _numbers(asked.truth), reasons)
+def prediction_card(why: Explanation, names: NameFormatter) -> Markup:
+    """Return the card of a missing fact."""
+    text = f"true: in {why.held_out}" if why.held_out else "not in the graph"
+    badge = tag("span", text, class_="badge yes" if why.held_out else "badge")
+    return tag("article", tag("h4", names.fact(why.triple), " ", badge), _probabilities(why), _reasons(why, names))
 
 
-def wrong_card(mistake: Mistake, names: Names) -> Markup:
-    """An answer in no split that is held more probable than the truth, and why it is."""
-    asked, why = mistake
-    truth = [tag("b", names(_end(asked.truth, asked))), f" (probability {_share(asked.truth.probability)}): "]
-    query = names.fact(asked.truth.triple, asked.side)
-    text = tag("p", "Asked ", query, ", the truth is ", truth, _places(asked))
-    reasons = _why(why, names, "Why it is believed")
-    return tag("article", tag("h4", names.fact(why.triple)), _numbers(why), text, reasons)
+def missed_card(mistake: Mistake, names: NameFormatter) -> Markup:
+    """Return the card of a badly ranked held-out triple, with its rank, other answers and the rules."""
+    result, why = mistake
+    answers = [join(names(_answer(a, result)), f" {format_probability(a.probability)}") for a in result.answers[:3]]
+    others = [" Most probable other answers: ", separated("; ", answers), "."] if answers else None
+    query = names.fact(result.correct.triple, result.side)
+    text = tag("p", "Query ", query, ": the correct answer has ", _rank_text(result), others)
+    reasons = _reasons(why, names, "Evidence", by_rules=True)
+    return tag("article", tag("h4", names.fact(result.correct.triple)), text, _probabilities(result.correct), reasons)
 
 
-def _end(answer: Prediction, asked: Asked) -> str:
-    return answer.head if asked.side == "head" else answer.tail
+def wrong_card(mistake: Mistake, names: NameFormatter) -> Markup:
+    """Return the card of an answer that is in no split and more probable than the correct one."""
+    result, why = mistake
+    probability = format_probability(result.correct.probability)
+    correct = [tag("b", names(_answer(result.correct, result))), f", with probability {probability} and "]
+    query = names.fact(result.correct.triple, result.side)
+    text = tag("p", "Query ", query, ": the correct answer is ", correct, _rank_text(result))
+    reasons = _reasons(why, names)
+    return tag("article", tag("h4", names.fact(why.triple)), _probabilities(why), text, reasons)
 
 
-def _numbers(judged: Prediction | Explanation) -> Markup:
-    """The calibrated probability, and what each half says."""
-    halves = [
-        ("probability", "star", judged.probability),
-        ("neural model, q", "neural", judged.q),
-        ("rules, p_w", "rules", judged.p_w),
+def _answer(prediction: Prediction, result: QueryResult) -> str:
+    return prediction.head if result.side == "head" else prediction.tail
+
+
+def _probabilities(prediction: Prediction | Explanation) -> Markup:
+    """Return the calibrated probability and the probabilities of the neural model and the rules, with meters."""
+    values = [
+        ("Probability", "star", prediction.probability),
+        (f"{RANKING_TITLES[NEURAL]} (q)", "neural", prediction.q),
+        (f"{RANKING_TITLES[RULES]} (p_w)", "rules", prediction.p_w),
     ]
-    shown = [tag("div", tag("dt", n), tag("dd", meter(v, k), _share(v))) for n, k, v in halves if v is not None]
-    return tag("dl", shown, class_="halves")
+    items = [
+        tag("div", tag("dt", name), tag("dd", meter(value, css_class), format_probability(value)))
+        for name, css_class, value in values
+        if value is not None
+    ]
+    return tag("dl", items, class_="probabilities")
 
 
-def _share(value: float) -> str:
-    return f"{value:.3f}" if value >= 0.001 or value == 0 else "<0.001"
+def _rank_text(result: QueryResult) -> Markup:
+    ranks = {key: f"{rank:,.0f}" if rank == int(rank) else f"{rank:,.1f}" for key, rank in result.ranks.items()}
+    combined = (PLOGICNET_KEY, PLOGICNET_STAR_KEY)
+    parts = [f"{RANKING_TITLES[key]}: {rank}" for key, rank in ranks.items() if key not in combined]
+    others = f" ({', '.join(parts)})" if parts else ""
+    return join("rank ", tag("b", ranks[PLOGICNET_STAR_KEY]), f" by {RANKING_TITLES[PLOGICNET_STAR_KEY]}{others}.")
 
 
-def _places(asked: Asked) -> Markup:
-    places = {s: f"{p:,.0f}" if p == int(p) else f"{p:,.1f}" for s, p in asked.places.items()}
-    halves = [f"{TITLES[s]} {place}" for s, place in places.items() if s not in (PLAIN, STAR)]
-    others = f" ({', '.join(halves)})" if halves else ""
-    return join("rank ", tag("b", places[STAR]), f" by {TITLES[STAR]}{others}.")
-
-
-def _why(why: Explanation, names: Names, title: str = "Why", by_rules: bool = False) -> Markup:
-    """The strongest reason in sight, and everything under it."""
+def _reasons(why: Explanation, names: NameFormatter, title: str = "Why", by_rules: bool = False) -> Markup:
+    """Return the strongest reason, and a collapsed list of all reasons."""
     contributions = [
         _term(f"{why.base:+.2f}", join("base rate of ", tag("i", names(why.triple[1])))),
-        *(_contribution(entry, _groundings(entry, why), names) for entry in why.rules[:RULES_MOST]),
+        *(_contribution(entry, _groundings(entry, why), names) for entry in why.rules[:MAX_RULES]),
     ]
-    if len(why.rules) > RULES_MOST:
-        rest = sum(entry.contribution for entry in why.rules[RULES_MOST:])
-        contributions.append(_term(f"{rest:+.2f}", many(len(why.rules) - RULES_MOST, "more rule")))
+    if len(why.rules) > MAX_RULES:
+        rest = sum(entry.contribution for entry in why.rules[MAX_RULES:])
+        contributions.append(_term(f"{rest:+.2f}", pluralize(len(why.rules) - MAX_RULES, "more rule")))
     if not why.rules:
-        contributions.append(tag("li", "No rule reaches it from the known facts."))
-    whole = tag("p", f"The rules’ log-odds: {why.log_odds:+.2f}, which is")
-    similar = "Entities that the neural model finds similar, with such a fact (1: the most similar):"
-    paths = "Paths from head to tail, each with its share of the neural model’s score:"
+        contributions.append(tag("li", "No rule concludes the triple from known facts."))
+    total = tag("p", f"Log-odds of the rules: {why.log_odds:+.2f}, the sum of")
+    similar = "Known facts with similar entities (similarity in the neural model, 1 is the highest):"
+    paths = "Paths from head to tail, with their share of the neural model’s score:"
     neural = [
-        _shares(similar, [(n.similarity, names.fact(n.fact)) for n in why.neighbours]),
-        _shares(paths, [(path.share, names.facts(path.path)) for path in why.paths]),
+        _top_terms(similar, [(n.similarity, names.fact(n.fact)) for n in why.neighbours]),
+        _top_terms(paths, [(path.share, names.facts(path.path)) for path in why.paths]),
     ]
-    folded = tag("details", tag("summary", "All reasons"), whole, tag("ul", contributions, class_="terms"), neural)
-    return join(tag("p", tag("b", f"{title}: "), _strongest(why, names, by_rules)), folded)
+    details = tag("details", tag("summary", "All reasons"), total, tag("ul", contributions, class_="terms"), neural)
+    return join(tag("p", tag("b", f"{title}: "), _strongest(why, names, by_rules)), details)
 
 
-def _strongest(why: Explanation, names: Names, by_rules: bool) -> Markup:
-    """The reason that counts most, in a sentence: of the half that believes more, or of the rules if asked for."""
+def _strongest(why: Explanation, names: NameFormatter, by_rules: bool) -> Markup:
+    """Return the strongest reason of the rules, if p_w ≥ q or with `by_rules`, otherwise that of the neural model."""
     entry = next((e for e in why.rules if e.contribution > 0 and e.premises), None)
     if entry is not None and (by_rules or why.q is None or why.p_w >= why.q):
-        return join(names.facts(entry.premises[0]), ", since ", names.rule(entry.rule), ".")
-    doubt = "the rules doubt it" if why.rules else "no rule reaches it"
+        return join(names.facts(entry.premises[0]), ", by the rule ", names.rule(entry.rule), ".")
+    doubt = _doubt(why)
     if why.paths:
         best = max(why.paths, key=lambda path: path.share)
-        return join(f"{doubt}; the neural model reaches it by ", names.facts(best.path), ".")
+        return join(f"{doubt}. The neural model supports the triple by the path ", names.facts(best.path), ".")
     if why.neighbours:
-        like = max(why.neighbours, key=lambda n: n.similarity)
-        return join(f"{doubt}; to the neural model it is like the known ", names.fact(like.fact), ".")
-    besides = "." if why.q is None else " and the neural model’s score."
-    return join(f"{doubt}; there is the base rate of its relation", besides)
+        nearest = max(why.neighbours, key=lambda n: n.similarity)
+        return join(
+            *(f"{doubt}. The neural model supports the triple by the known fact ", names.fact(nearest.fact)),
+            ", which has a similar entity.",
+        )
+    if why.rules:
+        return join(f"{doubt}.")
+    rest = " counts." if why.q is None else " and the neural model’s score count."
+    return join(f"{doubt}. Only the base rate of its relation", rest)
+
+
+def _doubt(why: Explanation) -> str:
+    """Return why the rules do not support a triple."""
+    if not why.rules:
+        return "no rule concludes the triple"
+    rules = format_probability(why.p_w)
+    if why.q is None or why.q <= why.p_w:
+        return f"the rules give the triple a probability of {rules}"
+    return f"the neural model gives the triple a probability of {format_probability(why.q)}, the rules {rules}"
 
 
 def _groundings(entry: Contribution, why: Explanation) -> str:
-    """What a rule's weight is multiplied with: its groundings, or in the mean their share of all."""
-    own, broken = entry.groundings, entry.broken
-    less = f", less {broken:,} that it would break as a premise" if broken else ""
+    """Return the factor of a rule's weight as text: its number of groundings, or with the mean their share of all."""
+    count, broken = entry.groundings, entry.broken
+    violated = (
+        f", minus {pluralize(broken, 'grounding')} that would be violated if the triple were true" if broken else ""
+    )
     if why.aggregate == "mean":
-        every = sum(e.groundings + e.broken for e in why.rules)
-        return f", {own:,} of the {many(every, 'grounding')}{less}"
-    return f" × {many(own, 'grounding')}{less}" if own != 1 or broken else ""
+        total = sum(e.groundings + e.broken for e in why.rules)
+        return f", {count:,} of the {pluralize(total, 'grounding')}{violated}"
+    return f" × {pluralize(count, 'grounding')}{violated}" if count != 1 or broken else ""
 
 
-def _contribution(entry: Contribution, times: str, names: Names) -> Markup:
-    text = join(names.rule(entry.rule), tag("small", f" weight {entry.weight:.2f}{times}"))
+def _contribution(entry: Contribution, factor: str, names: NameFormatter) -> Markup:
+    text = join(names.rule(entry.rule), tag("small", f" weight {entry.weight:.2f}{factor}"))
     premises = [tag("li", names.facts(premises)) for premises in entry.premises]
     more = entry.groundings - len(premises)
-    under = tag("ul", premises, tag("li", f"… and {more:,} more") if more > 0 else None)
-    return _term(f"{entry.contribution:+.2f}", join(text, under))
+    examples = tag("ul", premises, tag("li", f"… and {more:,} more") if more > 0 else None)
+    return _term(f"{entry.contribution:+.2f}", join(text, examples))
 
 
-def _term(number: str, about: Child) -> Markup:
-    return tag("li", tag("span", number, class_="term"), tag("div", about))
+def _term(number: str, text: Child) -> Markup:
+    return tag("li", tag("span", number, class_="term"), tag("div", text))
 
 
-def _shares(text: str, rows: Sequence[tuple[float, Markup]]) -> Child:
-    """The largest numbers with what each belongs to; nothing where there are none."""
-    best = [_term(f"{n:.2f}", about) for n, about in sorted(rows, key=lambda row: -row[0])[:REASONS_MOST]]
-    return [tag("p", text), tag("ul", best, class_="terms")] if best else None
+def _top_terms(title: str, rows: Sequence[tuple[float, Markup]]) -> Child:
+    """Return a list of the rows with the largest numbers, or None without rows."""
+    best = [_term(f"{n:.2f}", text) for n, text in sorted(rows, key=lambda row: -row[0])[:MAX_REASONS]]
+    return [tag("p", title), tag("ul", best, class_="terms")] if best else None

@@ -1,9 +1,9 @@
-"""Rule and its text syntax, rule tables, files of written rules."""
+"""Rules, their text syntax, rule tables and rule files."""
 
-from plogicnet.rules.rule import PATTERNS, Atom, Constant, Rule, Step, Variable, chain_rule, irreflexive
+from plogicnet.rules.rule import PATTERNS, Atom, Constant, Rule, Step, Variable, chain_rule, irreflexive_constraint
+from plogicnet.rules.rule_files import parse_statements, read_rule_file
 from plogicnet.rules.syntax import Statement, parse_rule, parse_rules
 from plogicnet.rules.table import RuleTable
-from plogicnet.rules.written import read_statements, statements_of
 
 __all__ = [
     "PATTERNS",
@@ -15,9 +15,9 @@ __all__ = [
     "Step",
     "Variable",
     "chain_rule",
-    "irreflexive",
+    "irreflexive_constraint",
     "parse_rule",
     "parse_rules",
-    "read_statements",
-    "statements_of",
+    "parse_statements",
+    "read_rule_file",
 ]

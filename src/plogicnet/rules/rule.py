@@ -1,4 +1,4 @@
-"""Rules as data: terms, atoms, Horn clauses, and the chains of relations that most of them are."""
+"""Rules and their parts: terms, atoms, and steps of chains."""
 
 import itertools
 from collections import defaultdict
@@ -9,27 +9,27 @@ from functools import cache, cached_property
 from plogicnet.config.shapes import CHAIN_SHAPES
 from plogicnet.support.errors import InputError
 
-MINED = tuple(shape.name for shape in CHAIN_SHAPES)
-PATTERNS = (*MINED, "irreflexive", "chain", "general")
-"""Every value of `Rule.pattern`; the mined ones come first."""
+MINED_PATTERNS = tuple(shape.name for shape in CHAIN_SHAPES)
+PATTERNS = (*MINED_PATTERNS, "irreflexive", "chain", "general")
+"""All values of `Rule.pattern`, the mined patterns first."""
 
-RESERVED = frozenset('(),&=>"#:\\')
-"""The characters that, beside whitespace, end a plain word of the rule syntax."""
+RESERVED_CHARACTERS = frozenset('(),&=>"#:\\')
+"""The characters that, like whitespace, end a plain word of the rule syntax."""
 
 
-def is_word(name: str) -> bool:
-    """Whether a name can stand in a rule's text without quotes.
+def is_plain_word(name: str) -> bool:
+    """Return whether a name needs no quotes in the text of a rule.
 
     Example:
-        >>> is_word("/people/person/nationality"), is_word("born in")
+        >>> is_plain_word("/people/person/nationality"), is_plain_word("born in")
         (True, False)
     """
-    return bool(name) and not any(c.isspace() or c in RESERVED for c in name)
+    return bool(name) and not any(c.isspace() or c in RESERVED_CHARACTERS for c in name)
 
 
 @dataclass(frozen=True)
 class Variable:
-    """A placeholder for any entity; its name is a plain word that begins with a capital.
+    """A placeholder for any entity. Its name is a plain word that begins with a capital letter.
 
     Example:
         >>> str(Variable("X"))
@@ -39,9 +39,9 @@ class Variable:
     name: str
 
     def __post_init__(self) -> None:
-        # Any other name would print as something that reads back as a constant, or not at all.
-        if not (is_word(self.name) and self.name[0].isupper()):
-            raise InputError(f"{self.name!r} names no variable: expected a plain word that begins with a capital")
+        # The text of any other name would parse as a constant or not at all.
+        if not (is_plain_word(self.name) and self.name[0].isupper()):
+            raise InputError(f"a variable must be a word that begins with a capital letter, got {self.name!r}")
 
     def __str__(self) -> str:
         return self.name
@@ -49,7 +49,7 @@ class Variable:
 
 @dataclass(frozen=True)
 class Constant:
-    """One entity, by its name.
+    """An entity in a rule, by name. A capitalised name is quoted in text, because unquoted it would be a variable.
 
     Example:
         >>> str(Constant("paris")), str(Constant("Paris"))
@@ -59,7 +59,7 @@ class Constant:
     name: str
 
     def __str__(self) -> str:
-        return _quoted(self.name) if self.name[:1].isupper() else _name(self.name)
+        return _quote(self.name) if self.name[:1].isupper() else _format_name(self.name)
 
 
 Term = Variable | Constant
@@ -84,13 +84,13 @@ class Atom:
         return tuple(term for term in (self.head, self.tail) if isinstance(term, Variable))
 
     def __str__(self) -> str:
-        relation = _quoted("not") if self.relation == "not" else _name(self.relation)
+        relation = _quote("not") if self.relation == "not" else _format_name(self.relation)
         return f"{relation}({self.head}, {self.tail})"
 
 
 @dataclass(frozen=True)
 class Step:
-    """One step along a relation, from head to tail (forward) or from tail to head.
+    """One step of a chain: from a fact's head to its tail (forward), or from its tail to its head (backward).
 
     Example:
         >>> Step("husband", forward=False)
@@ -103,7 +103,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Rule:
-    """Premises (the body) that together suggest a hypothesis (the head), or its negation.
+    """A Horn clause: premises (the body) and a hypothesis (the head), which can be negated.
 
     Example:
         >>> x, y = Variable("X"), Variable("Y")
@@ -118,7 +118,9 @@ class Rule:
 
     @cached_property
     def chain(self) -> tuple[Step, ...] | None:
-        """The steps from the hypothesis's head to its tail, None unless the premises are exactly such a path.
+        """The steps of the premises, if they are one path from the hypothesis's head to its tail; otherwise None.
+
+        All terms must be different variables.
 
         Example:
             >>> chain_rule([Step("a", True), Step("b", False)], "c").chain
@@ -126,48 +128,48 @@ class Rule:
         """
         if self.negated:
             return None
-        touching: dict[Term, list[int]] = defaultdict(list)
+        atoms_with: dict[Term, list[int]] = defaultdict(list)
         for i, atom in enumerate(self.body):
             for term in {atom.head, atom.tail}:
-                touching[term].append(i)
-        here, came = self.head.head, -1
+                atoms_with[term].append(i)
+        current, last = self.head.head, -1
         steps: list[Step] = []
-        visited = {here}
+        visited = {current}
         for _ in self.body:
-            onward = [i for i in touching[here] if i != came]
-            if len(onward) != 1:
+            candidates = [i for i in atoms_with[current] if i != last]
+            if len(candidates) != 1:
                 return None
-            came = onward[0]
-            atom = self.body[came]
-            forward = atom.head == here
+            last = candidates[0]
+            atom = self.body[last]
+            forward = atom.head == current
             steps.append(Step(atom.relation, forward))
-            here = atom.tail if forward else atom.head
-            if here in visited:
+            current = atom.tail if forward else atom.head
+            if current in visited:
                 return None
-            visited.add(here)
-        is_path = bool(steps) and here == self.head.tail
+            visited.add(current)
+        is_path = bool(steps) and current == self.head.tail
         return tuple(steps) if is_path and all(isinstance(term, Variable) for term in visited) else None
 
     @cached_property
-    def renamed(self) -> "Rule":
-        """The same rule with variables named in the order of the text; a chain also with its premises in order.
+    def canonical(self) -> "Rule":
+        """The same rule with standard variable names. The premises of a chain are also put in order.
 
         Example:
             >>> a, b = Variable("Man"), Variable("Wife")
-            >>> str(Rule((Atom("husband", a, b),), Atom("wife", b, a)).renamed)
+            >>> str(Rule((Atom("husband", a, b),), Atom("wife", b, a)).canonical)
             'husband(X, Y) => wife(Y, X)'
         """
         if self.chain is not None:
             return chain_rule(self.chain, self.head.relation)
         atoms = (*self.body, self.head)
-        shown = dict.fromkeys(variable for atom in atoms for variable in atom.variables)
-        new: dict[Term, Term] = dict(zip(shown, _variables(), strict=False))
-        *body, head = (Atom(a.relation, new.get(a.head, a.head), new.get(a.tail, a.tail)) for a in atoms)
+        variables = dict.fromkeys(variable for atom in atoms for variable in atom.variables)
+        names: dict[Term, Term] = dict(zip(variables, _fresh_variables(), strict=False))
+        *body, head = (Atom(a.relation, names.get(a.head, a.head), names.get(a.tail, a.tail)) for a in atoms)
         return Rule(tuple(body), head, self.negated)
 
     @cached_property
     def pattern(self) -> str:
-        """What kind of rule this is, one of PATTERNS.
+        """The pattern of the rule, one of PATTERNS.
 
         Example:
             >>> chain_rule([Step("a", True), Step("b", True)], "c").pattern
@@ -177,8 +179,8 @@ class Rule:
         if self.chain is None:
             is_constraint = self.negated and not self.body and head.head == head.tail
             return "irreflexive" if is_constraint and isinstance(head.head, Variable) else "general"
-        steps, same = [step.forward for step in self.chain], all(s.relation == head.relation for s in self.chain)
-        return next((shape.name for shape in CHAIN_SHAPES if shape.fits(steps, same)), "chain")
+        directions, same = [step.forward for step in self.chain], all(s.relation == head.relation for s in self.chain)
+        return next((shape.name for shape in CHAIN_SHAPES if shape.matches(directions, same)), "chain")
 
     def __str__(self) -> str:
         hypothesis = f"not {self.head}" if self.negated else str(self.head)
@@ -186,9 +188,9 @@ class Rule:
 
 
 def chain_rule(steps: Sequence[Step], relation: str) -> Rule:
-    """The rule that concludes the relation between the two ends of a chain of at least one step.
+    """Return the rule that concludes `relation` between the first and the last entity of a chain.
 
-    Its variables are named in the order in which the text shows them, so equal chains give equal rules.
+    Variables are named in the order in which they appear in the text, so equal chains give equal rules.
 
     Example:
         >>> str(chain_rule([Step("husband", False)], "wife"))
@@ -197,28 +199,30 @@ def chain_rule(steps: Sequence[Step], relation: str) -> Rule:
         'born_in(X, Y) & city_of(Y, Z) => nationality(X, Z)'
     """
     if not steps:
-        raise InputError(f"a chain for {relation!r} without steps: expected at least one")
+        raise InputError(f"a chain for {relation!r} must have at least one step, got none")
     ends = [(i, i + 1) if step.forward else (i + 1, i) for i, step in enumerate(steps)]
-    shown = dict.fromkeys(node for pair in ends for node in pair)
-    named = dict(zip(shown, _variables(), strict=False))
-    body = (Atom(step.relation, named[head], named[tail]) for step, (head, tail) in zip(steps, ends, strict=True))
-    rule = Rule(tuple(body), Atom(relation, named[0], named[len(steps)]))
-    rule.__dict__["chain"] = tuple(steps)  # known already; mining makes thousands of these
+    nodes = dict.fromkeys(node for pair in ends for node in pair)
+    variables = dict(zip(nodes, _fresh_variables(), strict=False))
+    body = (
+        Atom(step.relation, variables[head], variables[tail]) for step, (head, tail) in zip(steps, ends, strict=True)
+    )
+    rule = Rule(tuple(body), Atom(relation, variables[0], variables[len(steps)]))
+    rule.__dict__["chain"] = tuple(steps)  # Fills the cached property: mining creates thousands of rules.
     return rule
 
 
-def irreflexive(relation: str) -> Rule:
-    """The constraint that nothing has this relation to itself.
+def irreflexive_constraint(relation: str) -> Rule:
+    """Return the constraint that excludes r(x, x) for every entity x.
 
     Example:
-        >>> str(irreflexive("knows"))
+        >>> str(irreflexive_constraint("knows"))
         '=> not knows(X, X)'
     """
     x = Variable("X")
     return Rule((), Atom(relation, x, x), negated=True)
 
 
-def _variables() -> Iterator[Variable]:
+def _fresh_variables() -> Iterator[Variable]:
     return map(_variable, itertools.chain("XYZUVW", (f"X{i}" for i in itertools.count(1))))
 
 
@@ -227,16 +231,16 @@ def _variable(name: str) -> Variable:
     return Variable(name)
 
 
-def _name(name: str) -> str:
-    # Unprintable characters, lone surrogates among them, are escaped: a file can hold every rule.
-    return name if is_word(name) and name.isprintable() else _quoted(name)
+def _format_name(name: str) -> str:
+    # Unprintable characters, including lone surrogates, are escaped, so every rule can be written to a file.
+    return name if is_plain_word(name) and name.isprintable() else _quote(name)
 
 
-def _quoted(name: str) -> str:
-    return '"' + "".join(_escaped(c) for c in name) + '"'
+def _quote(name: str) -> str:
+    return '"' + "".join(_escape(c) for c in name) + '"'
 
 
-def _escaped(c: str) -> str:
+def _escape(c: str) -> str:
     if c in '"\\':
         return "\\" + c
     return c if c.isprintable() else c.encode("unicode_escape").decode("ascii")

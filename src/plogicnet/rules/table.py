@@ -1,7 +1,7 @@
-"""Rules with their counts and weights, and the TSV file that holds them."""
+"""Tables of rules with counts and weights, and their TSV files."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -9,30 +9,32 @@ from typing import Any
 import numpy as np
 
 from plogicnet.graph import BoolArray, FloatArray, IntArray
-from plogicnet.rules.rule import MINED, PATTERNS, Rule
+from plogicnet.rules.rule import MINED_PATTERNS, PATTERNS, Rule
 from plogicnet.rules.syntax import parse_rule
-from plogicnet.support.errors import InputError
+from plogicnet.support.errors import InputError, quote_name
 from plogicnet.support.files import write_text
 
 COLUMNS = ("pattern", "rule", "support", "hits", "precision", "weight")
-GIVEN = "given"
-"""A further column, where a person gave weights: `2.5` to start from, `=2.5` to keep."""
-REPORT = ("standard_error", "groundings")
-"""Further columns, where training ended with a report."""
+GIVEN_COLUMN = "given"
+"""The name of an optional column with weights that the user gave: `2.5` is an initial weight, `=2.5` a fixed one."""
+REPORT_COLUMNS = ("standard_error", "groundings")
+"""The names of the columns that are added at the end of training."""
 NOT_COUNTED = -1
+"""The value of `groundings` if the groundings of a rule were not counted."""
 
 
 @dataclass(frozen=True)
 class RuleTable:
-    """Rules in columns: support counts what a rule concludes, hits how much of that is observed.
+    """Rules and their statistics, as columns with one entry per rule.
 
     Attributes:
-        weight: NaN until it is learned; a constraint has none.
-        given: the weight that a person gave, to start from or to keep; NaN without one.
-        fixed: whether the given weight is kept.
-        standard_error: how far the weight may be off; NaN where that is not known, infinite where the triples do not
-            tell.
-        groundings: how many instances it has; -1 where they were not counted.
+        support: the number of conclusions.
+        hits: the number of conclusions that are observed.
+        weight: the learned weight; NaN before training and for constraints.
+        given: the initial or fixed weight that the user gave, otherwise NaN.
+        fixed: whether the given weight is fixed.
+        standard_error: the standard error of the weight; NaN if unknown, infinite if the triples do not determine it.
+        groundings: the number of groundings, -1 if unknown.
 
     Example:
         >>> table = RuleTable.of([parse_rule("husband(X, Y) => wife(Y, X)")], support=[4], hits=[3])
@@ -61,7 +63,7 @@ class RuleTable:
         standard_error: Sequence[float] | None = None,
         groundings: Sequence[int] | None = None,
     ) -> "RuleTable":
-        """A table from columns of any kind of sequence."""
+        """Create a table from any sequences."""
 
         def floats(column: Sequence[float] | None) -> FloatArray:
             return np.full(len(rules), np.nan) if column is None else np.array(column, dtype=np.float64)
@@ -82,16 +84,16 @@ class RuleTable:
 
     @property
     def precision(self) -> FloatArray:
-        """Hits / support (Sec. 5.1)."""
+        """Hits / support (Sec. 5.1 of the paper)."""
         return self.hits / np.maximum(self.support, 1)
 
     @property
-    def sureness(self) -> FloatArray:
-        """The lower end of the precision's 95 % interval (Wilson): 3 of 4 is less sure than 75 of 100."""
+    def precision_lower_bound(self) -> FloatArray:
+        """The lower end of the Wilson 95% interval of the precision. It is lower for 3 of 4 than for 75 of 100."""
         n, z2 = np.maximum(self.support, 1), 1.96**2
         p = self.precision
         lower = (p + z2 / (2 * n) - np.sqrt(z2 * (p * (1 - p) / n + z2 / (4 * n**2)))) / (1 + z2 / n)
-        return np.minimum(lower, p)  # no higher by rounding
+        return np.minimum(lower, p)  # because of rounding, the bound can exceed the precision
 
     @property
     def patterns(self) -> list[str]:
@@ -100,27 +102,27 @@ class RuleTable:
 
     @property
     def constraints(self) -> BoolArray:
-        """Which rows are constraints, without weight and groundings."""
+        """A mask of the rows that are constraints."""
         return np.array([pattern == "irreflexive" for pattern in self.patterns], dtype=bool)
 
     def take(self, rows: IntArray | BoolArray) -> "RuleTable":
-        """Some of the rows, in the order given."""
-        at = np.arange(len(self))[rows]
-        return RuleTable(tuple(self.rules[i] for i in at), *(column[at] for column in self._columns))
+        """Return the selected rows, in the order of `rows`."""
+        indices = np.arange(len(self))[rows]
+        return RuleTable(tuple(self.rules[i] for i in indices), *(column[indices] for column in self._columns))
 
     def with_weights(self, weights: FloatArray) -> "RuleTable":
-        """The same rules with other weights, of which nothing is reported yet."""
-        return self.reported(np.full(len(self), np.nan), np.full(len(self), NOT_COUNTED), weights)
+        """Return a copy with new weights and without standard errors and numbers of groundings."""
+        return self.with_report(np.full(len(self), np.nan), np.full(len(self), NOT_COUNTED), weights)
 
-    def reported(
+    def with_report(
         self, standard_error: FloatArray, groundings: IntArray, weights: FloatArray | None = None
     ) -> "RuleTable":
-        """The same rules with a report on each."""
+        """Return a copy with standard errors, numbers of groundings and, if given, new weights."""
         weight = self.weight if weights is None else weights
         return replace(self, weight=weight, standard_error=standard_error, groundings=groundings)
 
-    def joined(self, other: "RuleTable") -> "RuleTable":
-        """The rows of both."""
+    def concat(self, other: "RuleTable") -> "RuleTable":
+        """Return the rows of both tables."""
         columns = map(np.concatenate, zip(self._columns, other._columns, strict=True))
         return RuleTable(self.rules + other.rules, *columns)
 
@@ -129,16 +131,16 @@ class RuleTable:
         return [getattr(self, column.name) for column in fields(self) if column.name != "rules"]
 
     def by_weight(self) -> "RuleTable":
-        """Strongest first; constraints, which have no weight, last."""
+        """Return the rules sorted by descending weight. Constraints, which have no weight, come last."""
         return self.take(np.argsort(-np.nan_to_num(self.weight, nan=-np.inf), kind="stable"))
 
     def counts(self) -> dict[str, int]:
-        """The number of rules of each pattern that occurs, and of each mined one."""
+        """Return the number of rules per pattern, for the mined patterns and all others that occur."""
         patterns = self.patterns
-        return {p: patterns.count(p) for p in PATTERNS if p in patterns or p in MINED}
+        return {p: patterns.count(p) for p in PATTERNS if p in patterns or p in MINED_PATTERNS}
 
     def rows(self) -> list[dict[str, object]]:
-        """One dictionary a rule, for JSON; what is not known, or not finite, is None."""
+        """Return one dictionary per rule, for JSON. Unknown and infinite values are None."""
         columns = (
             self.patterns,
             map(str, self.rules),
@@ -149,18 +151,18 @@ class RuleTable:
             [e if math.isfinite(e) else None for e in self.standard_error.tolist()],
             [None if n == NOT_COUNTED else n for n in self.groundings.tolist()],
         )
-        return [dict(zip((*COLUMNS, *REPORT), values, strict=True)) for values in zip(*columns, strict=True)]
+        return [dict(zip((*COLUMNS, *REPORT_COLUMNS), values, strict=True)) for values in zip(*columns, strict=True)]
 
     def write(self, path: Path) -> None:
-        """Writes the TSV file; it loads back to the same table."""
+        """Write a TSV file. `read` returns an equal table."""
         columns: tuple[str, ...] = COLUMNS
         rows = self.rows()
         if not np.isnan(self.given).all():
-            columns = (*columns, GIVEN)
+            columns = (*columns, GIVEN_COLUMN)
             for row, given, fixed in zip(rows, self.given.tolist(), self.fixed.tolist(), strict=True):
-                row[GIVEN] = None if math.isnan(given) else f"={given}" if fixed else str(given)
+                row[GIVEN_COLUMN] = None if math.isnan(given) else f"={given}" if fixed else str(given)
         if (self.groundings != NOT_COUNTED).any() or not np.isnan(self.standard_error).all():
-            columns = (*columns, *REPORT)
+            columns = (*columns, *REPORT_COLUMNS)
             for row, error in zip(rows, self.standard_error.tolist(), strict=True):
                 row["standard_error"] = None if math.isnan(error) else error
         lines = ["\t".join(columns)]
@@ -170,11 +172,11 @@ class RuleTable:
 
     @classmethod
     def read(cls, path: Path) -> "RuleTable":
-        """Reads the TSV file."""
+        """Read a TSV file that `write` or a user has written."""
         try:
             header, *lines = path.read_bytes().decode("utf-8-sig").split("\n")
         except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"{path}: cannot be read as a table of rules: {error}") from None
+            raise InputError(f"{path}: cannot read the rule table: {error}") from None
         if not is_table(header):
             raise InputError(f"{path}, line 1: expected the header {' '.join(COLUMNS)}, separated by tabs")
         columns = header.rstrip("\r").split("\t")
@@ -183,58 +185,80 @@ class RuleTable:
             cells = line.removesuffix("\r").split("\t")
             if cells == [""]:
                 continue
+            if len(cells) != len(columns):
+                expected = f"expected {len(columns)} columns separated by tabs, found {len(cells)}"
+                raise InputError(f"{path}, line {number}: {expected}")
+            row = dict(zip(columns, cells, strict=True))
             try:
-                if len(cells) != len(columns):
-                    raise ValueError(f"{len(cells)} cells where {len(columns)} are meant, separated by tabs")
-                row = dict(zip(columns, cells, strict=True))
-                rules.append(_rule(row["rule"]))
-                support.append(_count(row["support"]))
-                hits.append(_count(row["hits"]))
-                weight.append(_weight(row["weight"]))
-                cell = row.get(GIVEN, "")
-                fixed.append(cell.startswith("="))
-                given.append(_weight(cell.removeprefix("="), needed=fixed[-1]))
-                errors.append(float(row.get("standard_error") or "nan"))
-                counted = row.get("groundings")
-                groundings.append(_count(counted) if counted else NOT_COUNTED)
-            except ValueError as error:
-                raise InputError(f"{path}, line {number}: {error}") from None
+                rules.append(_parse_rule_cell(row["rule"]))
+                support.append(_parse_count(row, "support"))
+                hits.append(_parse_count(row, "hits"))
+                weight.append(_parse_weight(row, "weight"))
+                fixed.append(row.get(GIVEN_COLUMN, "").startswith("="))
+                given.append(_parse_weight(row, GIVEN_COLUMN))
+                errors.append(_parse_number(row.get("standard_error") or "nan", "standard_error"))
+                groundings.append(_parse_count(row, "groundings") if row.get("groundings") else NOT_COUNTED)
+            except _CellError as error:
+                raise InputError(f"{path}, line {number}, {error}") from None
         return cls.of(rules, support, hits, weight, given, fixed, errors, groundings)
 
 
-def _rule(text: str) -> Rule:
-    """A rule that stands in a cell; an error does not name a line of its own."""
+class _CellError(Exception):
+    """An invalid cell. The message begins with "column NAME". `read` adds the file and the line."""
+
+
+def _parse_rule_cell(text: str) -> Rule:
     try:
         return parse_rule(text)
     except InputError as error:
-        raise InputError(str(error).removeprefix("rule, line 1, ")) from None
+        # within the cell, positions are called characters, because columns are those of the table
+        raise _CellError(f"column rule, character {str(error).removeprefix('rule, line 1, column ')}") from None
 
 
 def is_table(text: str) -> bool:
-    r"""Whether a text begins with the header of a table of rules.
+    r"""Return whether a text begins with the header of a rule table.
 
     Example:
         >>> is_table("husband(X, Y) => wife(Y, X)"), is_table("\t".join(COLUMNS) + "\n")
         (False, True)
     """
     columns = tuple(text.split("\n", 1)[0].rstrip("\r").split("\t"))
-    further = columns[len(COLUMNS) :]
-    return columns[: len(COLUMNS)] == COLUMNS and further in ((), (GIVEN,), REPORT, (GIVEN, *REPORT), (*REPORT, GIVEN))
+    extra = columns[len(COLUMNS) :]
+    return columns[: len(COLUMNS)] == COLUMNS and extra in (
+        (),
+        (GIVEN_COLUMN,),
+        REPORT_COLUMNS,
+        (GIVEN_COLUMN, *REPORT_COLUMNS),
+        (*REPORT_COLUMNS, GIVEN_COLUMN),
+    )
 
 
-def _count(cell: str) -> int:
-    """0 where none stands: a rule that a person added is counted when it is used."""
-    number = int(cell or 0)
-    if not 0 <= number < 2**63:
-        raise ValueError(f"{cell} is no count")
-    return number
+def _parse_count(row: Mapping[str, str], column: str) -> int:
+    """Parse a count. An empty cell is 0. It is allowed, because rules that a user adds are counted later."""
+    try:
+        count = int(row[column] or 0)
+    except ValueError:
+        count = -1
+    if not 0 <= count < 2**63:
+        raise _CellError(
+            f"column {column}: expected an integer between 0 and 2^63 - 1, found {quote_name(row[column])}"
+        )
+    return count
 
 
-def _weight(cell: str, needed: bool = False) -> float:
-    """NaN where none stands and none is needed."""
-    if not cell and not needed:
+def _parse_weight(row: Mapping[str, str], column: str) -> float:
+    """Parse a weight. An empty cell is NaN. Only given weights can begin with "="."""
+    cell = row.get(column, "")
+    if not cell:
         return math.nan
-    number = float(cell)
-    if not math.isfinite(number):
-        raise ValueError(f"the weight {cell} is not finite, expected a finite number")
-    return number
+    weight = _parse_number(cell.removeprefix("=") if column == GIVEN_COLUMN else cell, column)
+    if not math.isfinite(weight):
+        raise _CellError(f"column {column}: the weight must be finite, got {quote_name(cell)}")
+    return weight
+
+
+def _parse_number(text: str, column: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise _CellError(f"column {column}: expected a number, found {quote_name(text)}") from None

@@ -1,1 +1,1 @@
-"""Run directories: their files, their integrity, the order of writing and reading, their life cycle."""
+"""Run directories: files, checksums, reading, writing and life cycle."""

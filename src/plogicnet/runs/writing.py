@@ -1,6 +1,6 @@
-"""The order in which the files of a run are written; its log and the checkpoint of an E-step are written elsewhere.
+"""Functions that write the files of a run, except its log and the checkpoints of E-steps, in a safe order.
 
-A file with checksums is written after the files that it vouches for, and removed before one of them changes.
+A file with checksums is written after the files that it covers, and removed before one of these files changes.
 """
 
 import logging
@@ -13,74 +13,89 @@ from plogicnet.config import Config
 from plogicnet.graph import KnowledgeGraph
 from plogicnet.rules import Statement
 from plogicnet.runs import directory
-from plogicnet.runs.directory import GRAPH, OUTCOME, State, iteration_folder, kept_iterations, state_of
+from plogicnet.runs.directory import GRAPH_FILES, OUTCOME_FILES, State, iteration_folder, saved_iterations, state_of
 from plogicnet.runs.files import write_graph, write_outcome, write_timings
-from plogicnet.runs.integrity import DamageError, read_sealed, write_sealed, write_summed
+from plogicnet.runs.integrity import (
+    DamageError,
+    read_json_with_checksums,
+    write_json_with_checksums,
+    write_text_with_checksum,
+)
 from plogicnet.support.errors import InputError
-from plogicnet.support.files import clear_parts, still_locked
+from plogicnet.support.files import remove_partial_files, still_locked
 from plogicnet.training.state import Outcome
 from plogicnet.version import VERSION
 
 log = logging.getLogger(__name__)
 
 
-def begin(path: Path, config: Config, graph: KnowledgeGraph, statements: Sequence[Statement] | None) -> None:
-    """Writes what a training starts from, in the place of a run that is there.
+def write_start(path: Path, config: Config, graph: KnowledgeGraph, statements: Sequence[Statement] | None) -> None:
+    """Write the settings, the graph and the rules with which training starts. An existing run is replaced.
 
     Args:
         path: the run directory.
-        config: its settings.
-        graph: its graph.
-        statements: the rules given to the training; None where there is no training that could start again.
+        config: the settings.
+        graph: the graph.
+        statements: the user's rules; None if training cannot restart from the beginning.
     """
-    for name in (directory.BEGUN, directory.COMPLETE, "labels.tsv"):
+    for name in (directory.RUN_FILE, directory.METRICS_FILE, "labels.tsv"):
         (path / name).unlink(missing_ok=True)
-    _remove(path / directory.CHECKPOINT)
-    (path / directory.CHECKPOINT).mkdir()
+    _remove_folder(path / directory.CHECKPOINT_DIR)
+    (path / directory.CHECKPOINT_DIR).mkdir()
     _write_config(path, config)
     if statements is not None:
-        write_summed(path / directory.WRITTEN, "".join(f"{statement}\n" for statement in statements))
-    _write_begun(path, graph)
+        write_text_with_checksum(
+            path / directory.WRITTEN_RULES_FILE, "".join(f"{statement}\n" for statement in statements)
+        )
+    _write_graph_and_run_file(path, graph)
 
 
-def keep(
+def write_iteration(
     path: Path, graph: KnowledgeGraph, candidates: int, outcome: Outcome, best: Outcome, final: bool = False
 ) -> None:
-    """Writes an EM iteration, so that training can be resumed from it; then removes those that are not needed.
+    """Write an EM iteration from which training can be resumed, then remove iterations that are no longer needed.
 
     Args:
         path: the run directory.
-        graph: its graph.
-        candidates: how many rules were counted when they were mined.
-        outcome: the iteration.
-        best: the best iteration so far.
-        final: whether the iteration is not trained further: only calibration and figures are left to do.
+        graph: the graph.
+        candidates: the number of candidate rules that mining counted.
+        outcome: the state after the iteration.
+        best: the best state so far.
+        final: whether training ends with this iteration, so that only calibration and evaluation remain.
     """
-    _restore(path, graph)
+    _restore_files(path, graph)
     if state_of(path) is State.COMPLETE:
-        _remove(path / directory.CHECKPOINT)  # left behind by a process that was killed
+        _remove_folder(path / directory.CHECKPOINT_DIR)  # a killed process left it
     folder = iteration_folder(path, outcome.iteration)
-    _remove(folder)  # half written, or damaged
+    _remove_folder(folder)  # an existing one is incomplete or damaged
     folder.mkdir(parents=True)
-    about = {"lambda": outcome.lambda_, "iteration": outcome.iteration, "candidates": candidates}
+    content = {"lambda": outcome.lambda_, "iteration": outcome.iteration, "candidates": candidates}
     try:
         write_outcome(folder, graph, outcome)
-        write_sealed(folder / directory.REACHED, about | {"best": best.iteration, "final": final}, OUTCOME)
+        write_json_with_checksums(
+            folder / directory.ITERATION_FILE, content | {"best": best.iteration, "final": final}, OUTCOME_FILES
+        )
     except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)  # it only takes space on a full disk
+        shutil.rmtree(folder, ignore_errors=True)  # free the space, for example on a full disk
         raise
-    for checkpoint in folder.parent.glob(f"{Path(directory.E_STEP).stem}*"):
-        checkpoint.unlink()  # that E-step is done
+    for checkpoint in folder.parent.glob(f"{Path(directory.E_STEP_FILE).stem}*"):
+        checkpoint.unlink()  # the E-step is done
     _remove_unneeded(path, outcome.iteration, best.iteration)
 
 
 def _remove_unneeded(path: Path, iteration: int, best: int) -> None:
-    """Leaves the last iteration, the one before in case the last is damaged, and the best one that each refers to."""
+    """Remove all saved iterations except the last, the one before it, and the best one that each of them refers to.
+
+    The one before is needed if the last is damaged.
+    """
     needed = {iteration, best}
-    for before in [i for i in kept_iterations(path) if i < iteration][-1:]:
+    for previous in [i for i in saved_iterations(path) if i < iteration][-1:]:
         with suppress(DamageError):
-            needed |= {before, read_sealed(iteration_folder(path, before) / directory.REACHED)[0]["best"]}
-    for other in set(kept_iterations(path)) - needed:
+            needed |= {
+                previous,
+                read_json_with_checksums(iteration_folder(path, previous) / directory.ITERATION_FILE)[0]["best"],
+            }
+    for other in set(saved_iterations(path)) - needed:
         shutil.rmtree(iteration_folder(path, other))
 
 
@@ -92,50 +107,51 @@ def publish(
     metrics: Mapping[str, object],
     seconds: Mapping[str, float],
 ) -> None:
-    """Writes the files of a complete run; the last one, metrics.json, makes it complete."""
-    _restore(path, graph)
-    (path / directory.COMPLETE).unlink(missing_ok=True)  # before a file changes: a reader notices that it is gone
+    """Write the files of a complete run. The last one, metrics.json, makes the run complete."""
+    _restore_files(path, graph)
+    (path / directory.METRICS_FILE).unlink(missing_ok=True)  # before other files change, so that readers notice
     _write_config(path, config)
     write_outcome(path, graph, outcome)
     write_timings(path, seconds)
-    write_sealed(path / directory.COMPLETE, metrics, OUTCOME)
-    tidy(path)
+    write_json_with_checksums(path / directory.METRICS_FILE, metrics, OUTCOME_FILES)
+    remove_leftovers(path)
 
 
-def tidy(path: Path) -> None:
-    """Removes what a complete run no longer needs, perhaps left behind by a process that was killed."""
-    shutil.rmtree(path / directory.CHECKPOINT, ignore_errors=True)
-    clear_parts(path)
+def remove_leftovers(path: Path) -> None:
+    """Remove the files that a complete run no longer needs, and the leftovers of a killed process."""
+    shutil.rmtree(path / directory.CHECKPOINT_DIR, ignore_errors=True)
+    remove_partial_files(path)
 
 
 def reopen(path: Path, config: Config, graph: KnowledgeGraph, candidates: int, last: Outcome) -> None:
-    """Makes a complete run an unfinished one after its last iteration, with settings that ask for more of them."""
-    keep(path, graph, candidates, last, last)
-    (path / directory.COMPLETE).replace(path / directory.SUPERSEDED)  # its files stay until the new ones are published
+    """Turn a complete run into an unfinished one with settings for more iterations, to be resumed after the last."""
+    write_iteration(path, graph, candidates, last, last)
+    # the other files stay until the new ones are published
+    (path / directory.METRICS_FILE).replace(path / directory.SUPERSEDED_METRICS_FILE)
     _write_config(path, config)
 
 
 def _write_config(path: Path, config: Config) -> None:
-    # no other file could hold its checksum, for it may change alone
-    write_summed(path / directory.CONFIG, config.to_yaml())
+    # the checksum is in the file itself, because the settings can change without any other file
+    write_text_with_checksum(path / directory.CONFIG_FILE, config.to_yaml())
 
 
-def _write_begun(path: Path, graph: KnowledgeGraph) -> None:
+def _write_graph_and_run_file(path: Path, graph: KnowledgeGraph) -> None:
     write_graph(path, graph)
-    write_sealed(path / directory.BEGUN, {"format": directory.FORMAT, "version": VERSION}, GRAPH)
+    write_json_with_checksums(path / directory.RUN_FILE, {"format": directory.FORMAT, "version": VERSION}, GRAPH_FILES)
 
 
-def _remove(folder: Path) -> None:
+def _remove_folder(folder: Path) -> None:
     if folder.exists():
         shutil.rmtree(folder)
 
 
-def _restore(path: Path, graph: KnowledgeGraph) -> None:
-    """Writes files of the graph again that vanished during the training; raises where the whole directory did."""
+def _restore_files(path: Path, graph: KnowledgeGraph) -> None:
+    """Write missing files of the graph again. Raise InputError if the directory was removed or replaced."""
     if not path.is_dir() or not still_locked(path):
-        raise InputError(f"{path} is gone: the run directory was removed or replaced while it was being written to")
-    names = (directory.BEGUN, *(GRAPH if graph.labels else GRAPH[:3]))
-    gone = [name for name in names if not (path / name).is_file()]
-    if gone:
-        log.warning("%s: these files had vanished and are written again: %s", path, ", ".join(gone))
-        _write_begun(path, graph)
+        raise InputError(f"{path}: the run directory was removed or replaced during training. Train the run again.")
+    names = (directory.RUN_FILE, *(GRAPH_FILES if graph.labels else GRAPH_FILES[:3]))
+    missing = [name for name in names if not (path / name).is_file()]
+    if missing:
+        log.warning("%s: writing missing files again: %s", path, ", ".join(missing))
+        _write_graph_and_run_file(path, graph)

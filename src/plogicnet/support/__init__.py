@@ -1,1 +1,1 @@
-"""What every other package builds on: errors, files, memory, progress."""
+"""Shared utilities: errors, files, memory, numbers, progress, records and registries."""

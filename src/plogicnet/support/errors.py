@@ -1,58 +1,58 @@
-"""The one exception that means: the input is wrong, and here is what to do about it."""
+"""The error for invalid input, and helpers for its messages."""
 
-LONGEST_MESSAGE, LONGEST_SHOWN = 1_500, 200
-"""Of a longer message or name a part is shown; and nothing is near to such a name."""
+MAX_MESSAGE_LENGTH, MAX_NAME_LENGTH = 1_500, 200
+"""Longer messages and names are truncated."""
 
 
 class InputError(ValueError):
-    """A mistake in what the user gave (a file, a name, a setting); the commands end with exit code 2.
+    """Invalid input from the user: a file, a name or a setting. Commands exit with code 2.
 
-    The message says what is wrong, where, and what to do. A library user catches it as a ValueError.
+    The message describes what is wrong, where, and what to do.
 
     Example:
-        >>> raise InputError("family.tsv, line 3: two columns where three are meant")
+        >>> raise InputError("family.tsv, line 3: expected three columns, found two")
         Traceback (most recent call last):
-        plogicnet.support.errors.InputError: family.tsv, line 3: two columns where three are meant
+        plogicnet.support.errors.InputError: family.tsv, line 3: expected three columns, found two
     """
 
     def __str__(self) -> str:
-        # the name of a stranger's file may hold what a terminal would obey, or be longer than any screen
+        # a file name can be very long or contain terminal control characters
         text = super().__str__()
-        text = text if len(text) <= LONGEST_MESSAGE else f"{text[:LONGEST_MESSAGE]}…"
+        text = text if len(text) <= MAX_MESSAGE_LENGTH else f"{text[:MAX_MESSAGE_LENGTH]}…"
         return "".join(c if c == "\n" or c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
-def shown(name: str) -> str:
-    """A name for a message: in quotes, and not all of it where it is very long.
+def quote_name(name: str) -> str:
+    """Return a name in quotes for a message, truncated if it is very long.
 
     Example:
-        >>> shown("anna"), len(shown("a" * 10_000_000)) < 300
+        >>> quote_name("anna"), len(quote_name("a" * 10_000_000)) < 300
         ("'anna'", True)
     """
-    more = f"… ({len(name):,} characters)" if len(name) > LONGEST_SHOWN else ""
-    return f"{name[:LONGEST_SHOWN]!r}{more}"
+    suffix = f"… ({len(name):,} characters)" if len(name) > MAX_NAME_LENGTH else ""
+    return f"{name[:MAX_NAME_LENGTH]!r}{suffix}"
 
 
-def many(count: int, one: str, more: str | None = None) -> str:
-    """A count for a message, with its noun, whose plural may be given.
+def pluralize(count: int, singular: str, plural: str | None = None) -> str:
+    """Return a count with its noun; `plural` is needed only for irregular nouns.
 
     Example:
-        >>> many(1, "triple"), many(1_000, "triple"), many(2, "entity", "entities")
+        >>> pluralize(1, "triple"), pluralize(1_000, "triple"), pluralize(2, "entity", "entities")
         ('1 triple', '1,000 triples', '2 entities')
     """
-    return f"{count:,} {one if count == 1 else more or f'{one}s'}"
+    return f"{count:,} {singular if count == 1 else plural or f'{singular}s'}"
 
 
-def nearest(name: str, names: "list[str] | tuple[str, ...]", prefix: str = "") -> str:
-    """A hint with the known names nearest to a mistyped one, or an empty string.
+def did_you_mean(name: str, names: "list[str] | tuple[str, ...]", prefix: str = "") -> str:
+    """Return a hint with up to three similar names, or an empty string. `prefix` is added to each name.
 
     Example:
-        >>> nearest("husbend", ["husband", "wife"])
+        >>> did_you_mean("husbend", ["husband", "wife"])
         " Did you mean 'husband'?"
     """
     import difflib
 
-    if len(name) > LONGEST_SHOWN:  # comparing takes the product of both lengths
+    if len(name) > MAX_NAME_LENGTH:  # the comparison takes time proportional to the product of both lengths
         return ""
-    found = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
-    return f" Did you mean {' or '.join(repr(prefix + f) for f in found)}?" if found else ""
+    matches = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+    return f" Did you mean {' or '.join(repr(prefix + match) for match in matches)}?" if matches else ""

@@ -1,4 +1,4 @@
-"""Whole files or none: everything the program writes is written beside its place and renamed into it."""
+"""Atomic writes, checksums and directory locks."""
 
 import errno
 import hashlib
@@ -16,78 +16,79 @@ from pathlib import Path
 from plogicnet.support.errors import InputError
 
 log = logging.getLogger(__name__)
-LOCK = ".lock"
-PATIENCE = 0.2
-"""Seconds until a locked directory is refused: `in_use` holds the lock for a moment."""
-LOCKED: dict[Path, int] = {}
-"""The directories that this process has locked, with the inode of each lock file."""
+LOCK_FILE = ".lock"
+LOCK_TIMEOUT_SECONDS = 0.2
+"""How long to retry before a lock counts as taken. `is_locked` in another process takes the lock for a moment."""
+LOCK_INODES: dict[Path, int] = {}
+"""The inode of the lock file of each directory that this process has locked."""
 
 
-def require_file(path: Path, what: str) -> None:
-    """An error unless a path is a file: a pipe may never end, a device never does, and neither can be read twice.
+def require_file(path: Path, expected: str) -> None:
+    """Raise InputError unless a path is a regular file. Pipes and devices can be endless and cannot be read twice.
 
     Example:
-        >>> require_file(Path("/"), "a file of rules")
+        >>> require_file(Path("/"), "a rule file")
         Traceback (most recent call last):
-        plogicnet.support.errors.InputError: /: a directory where a file of rules is meant
+        plogicnet.support.errors.InputError: /: expected a rule file, found a directory
     """
     try:
         mode = path.stat().st_mode
-    except (OSError, ValueError) as error:  # a name too long, or with a NUL in it
+    except (OSError, ValueError) as error:  # for example a name that is too long or contains a NUL
         missing = isinstance(error, FileNotFoundError | NotADirectoryError)
         reason = "no such file" if missing else f"cannot be read: {getattr(error, 'strerror', None) or error}"
         raise InputError(f"{str(path)[:200]}: {reason}") from None
     if stat.S_ISDIR(mode):
-        raise InputError(f"{path}: a directory where {what} is meant")
+        raise InputError(f"{path}: expected {expected}, found a directory")
     if not stat.S_ISREG(mode):
-        raise InputError(f"{path}: a pipe or a device where {what} is meant; save what it gives as a file first")
+        raise InputError(f"{path}: expected {expected}, found a pipe or a device. Save its content to a file first.")
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    r"""Gives a path beside `path` to write to; on success it takes `path`'s place in one step.
+def atomic_write(path: Path) -> Iterator[Path]:
+    r"""Yield a temporary path to write to. If the block succeeds, the temporary file replaces `path` atomically.
 
-    It stands in a directory of its own, so that what a library writes beside it is never taken for something else.
+    The temporary file has its own directory, so that additional files that a library writes are removed as well.
 
     Example:
-        >>> with replacing(Path("rules.tsv")) as beside:
-        ...     beside.write_text("pattern\trule\n")  # doctest: +SKIP
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder, atomic_write(Path(folder, "rules.tsv")) as temporary:
+        ...     _ = temporary.write_text("pattern\trule\n")
     """
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    directory = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        part.mkdir(exist_ok=True)
-        beside = part / path.name
-        yield beside
-        beside.chmod(part.stat().st_mode & 0o666)  # who may read it is for the person to say, not for a library
-        with beside.open("rb") as written:
+        directory.mkdir(exist_ok=True)
+        temporary = directory / path.name
+        yield temporary
+        temporary.chmod(directory.stat().st_mode & 0o666)  # the permissions of the umask, whatever a library set
+        with temporary.open("rb") as written:
             os.fsync(written.fileno())
-        beside.replace(path)
-        _sync(path.parent)  # or a power cut may take the new name back
+        temporary.replace(path)
+        _sync(path.parent)  # otherwise a power failure can undo the replacement
     except Exception as error:
-        text = re.search(r"\b(?:os error|errno) (\d+)", str(error), re.IGNORECASE)  # all that some libraries give
-        reason = getattr(error, "errno", None) or (text and int(text[1]))
-        if not reason or (isinstance(error, OSError) and str(part) not in str(error.filename or part)):
-            raise  # of another file, or no fault of the system's
-        raise OSError(reason, os.strerror(reason), str(path)) from error
+        text = re.search(r"\b(?:os error|errno) (\d+)", str(error), re.IGNORECASE)  # some errors have no `errno`
+        code = getattr(error, "errno", None) or (text and int(text[1]))
+        if not code or (isinstance(error, OSError) and str(directory) not in str(error.filename or directory)):
+            raise  # the error is about another file, or is not a system error
+        raise OSError(code, os.strerror(code), str(path)) from error
     finally:
-        shutil.rmtree(part, ignore_errors=True)
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 def _sync(directory: Path) -> None:
     if sys.platform == "win32":
         return
-    opened = os.open(directory, os.O_RDONLY)
+    descriptor = os.open(directory, os.O_RDONLY)
     try:
-        os.fsync(opened)
+        os.fsync(descriptor)
     except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # some file systems cannot, and need not
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # some file systems cannot sync a directory
             raise
     finally:
-        os.close(opened)
+        os.close(descriptor)
 
 
 def checksum(file: Path) -> str:
-    """The SHA-256 of a file's content; nothing where there is no such file, or the disk cannot give it.
+    """Return the SHA-256 of a file, or an empty string if the file is missing or the disk fails to read it.
 
     Example:
         >>> checksum(Path("nowhere"))
@@ -102,82 +103,97 @@ def checksum(file: Path) -> str:
         return ""
 
 
-def clear_parts(directory: Path) -> None:
-    """Removes what a killed process left half written; only for one that holds the lock.
+def remove_partial_files(directory: Path) -> None:
+    """Remove incomplete files that a killed process left in a directory. The caller must hold its lock.
 
     Example:
-        >>> clear_parts(Path("runs/family"))
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     Path(folder, ".rules.tsv.17.part").mkdir()
+        ...     remove_partial_files(Path(folder))
+        ...     list(Path(folder).iterdir())
+        []
     """
     for part in list(directory.rglob(".*.part")):
         shutil.rmtree(part, ignore_errors=True)
 
 
 @contextmanager
-def locked(directory: Path, wait: bool = False) -> Iterator[None]:
-    """Locks a directory against a second writer, which waits or gets an InputError; without locks, only warns.
+def lock_directory(directory: Path, wait: bool = False) -> Iterator[None]:
+    """Lock a directory for writing. If another process has locked it, wait (`wait`) or raise InputError.
+
+    If the file system does not support locks, log a warning and continue.
 
     Example:
-        >>> with locked(Path("runs/family")):  # doctest: +SKIP
-        ...     ...
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder, lock_directory(Path(folder)):
+        ...     still_locked(Path(folder))
+        True
     """
-    with (directory / LOCK).open("a") as lock:
-        place, end = directory.resolve(), time.monotonic() + PATIENCE
-        while (taken := _take(lock.fileno(), wait)) is False:
-            if time.monotonic() > end:
-                raise InputError(f"{directory}: another process is writing here; wait for it, or name another")
+    with (directory / LOCK_FILE).open("a") as lock:
+        path, deadline = directory.resolve(), time.monotonic() + LOCK_TIMEOUT_SECONDS
+        while (acquired := _acquire(lock.fileno(), wait)) is False:
+            if time.monotonic() > deadline:
+                raise InputError(
+                    f"{directory}: another process is writing here. Wait until it is done, or use another directory."
+                )
             time.sleep(0.05)
-        if taken is None:
-            log.warning("%s: locks are not available here; make sure that nothing else writes to it", directory)
-        LOCKED[place] = os.fstat(lock.fileno()).st_ino
+        if acquired is None:
+            log.warning("%s: file locks are not available. Make sure that no other process writes here.", directory)
+        LOCK_INODES[path] = os.fstat(lock.fileno()).st_ino
         try:
             yield
         finally:
-            del LOCKED[place]
+            del LOCK_INODES[path]
 
 
 def still_locked(directory: Path) -> bool:
-    """False where this process locked a directory that has been replaced by another since.
+    """Return False if this process locked a directory that has since been replaced by another one.
 
     Example:
         >>> still_locked(Path("runs/family"))
         True
     """
-    inode, lock = LOCKED.get(directory.resolve()), directory / LOCK
-    return inode is None or not lock.exists() or lock.stat().st_ino == inode  # without a file nobody has locked it
+    inode, lock = LOCK_INODES.get(directory.resolve()), directory / LOCK_FILE
+    return (
+        inode is None or not lock.exists() or lock.stat().st_ino == inode
+    )  # a missing lock file does not mean that the directory was replaced
 
 
-def in_use(directory: Path) -> bool:
-    """Whether a process holds the lock of a directory.
+def is_locked(directory: Path) -> bool:
+    """Return whether a process holds the lock of a directory.
 
     Example:
-        >>> in_use(Path("nowhere"))
+        >>> is_locked(Path("nowhere"))
         False
     """
     with suppress(OSError):
-        if (directory / LOCK).is_file():  # opening a pipe would block
-            with (directory / LOCK).open("rb") as lock:
-                end = time.monotonic() + PATIENCE  # another reader may hold it for a moment
-                while (taken := _take(lock.fileno(), wait=False)) is False and time.monotonic() < end:
+        if (directory / LOCK_FILE).is_file():  # opening a pipe would block
+            with (directory / LOCK_FILE).open("rb") as lock:
+                deadline = time.monotonic() + LOCK_TIMEOUT_SECONDS  # another reader can hold it for a moment
+                while (acquired := _acquire(lock.fileno(), wait=False)) is False and time.monotonic() < deadline:
                     time.sleep(0.05)
-                return taken is False
+                return acquired is False
     return False
 
 
-def _take(descriptor: int, wait: bool) -> bool | None:
-    """Locks an open file until it is closed; False where another holds the lock, None where there are no locks."""
+def _acquire(descriptor: int, wait: bool) -> bool | None:
+    """Lock an open file until it is closed. Return False if it is already locked, None if locks are not supported."""
     try:
         from filelock import lock_descriptor
 
         return lock_descriptor(descriptor, blocking=wait)
-    except (ImportError, OSError):  # some network file systems have no locks
+    except (ImportError, OSError):  # for example on network file systems
         return None
 
 
 def write_text(path: Path, text: str) -> None:
-    r"""Writes a UTF-8 text file, whole or not at all.
+    r"""Write a UTF-8 text file atomically.
 
     Example:
-        >>> write_text(Path("entities.tsv"), "0\tanna\n")  # doctest: +SKIP
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     write_text(Path(folder, "entities.tsv"), "0\tanna\n")
     """
-    with replacing(path) as beside:
-        beside.write_text(text, encoding="utf-8", newline="\n")
+    with atomic_write(path) as temporary:
+        temporary.write_text(text, encoding="utf-8", newline="\n")

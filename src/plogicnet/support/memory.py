@@ -1,4 +1,4 @@
-"""How much memory the program may hold, and a step may take: a limit that is given, the settings, what is free."""
+"""The memory limit of the process, the memory of single steps, and the free memory."""
 
 import ctypes
 import math
@@ -9,29 +9,29 @@ from pathlib import Path
 
 from plogicnet.support.errors import InputError
 
-SHARE = 0.5
-"""The share of the free memory that one step takes unless told otherwise."""
-LIMITS = (
+STEP_SHARE = 0.5
+"""The default share of the free memory for one step."""
+CGROUP_FILES = (
     (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")),
     (Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"), Path("/sys/fs/cgroup/memory/memory.usage_in_bytes")),
 )
 MB = 2**20
 UNITS = {"k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
-SPARE = 24 * MB
-"""What is never given away: small things that no step counts."""
-LARGE = 2 * MB
-"""Under a limit, arrays from this size on are handed back to the system as soon as they are freed."""
+RESERVED = 24 * MB
+"""Bytes kept free for small allocations that no estimate includes."""
+MMAP_BYTES = 2 * MB
+"""With a memory limit, freed arrays of at least this size are returned to the system at once."""
 M_MMAP_THRESHOLD, M_ARENA_MAX = -3, -8  # glibc's malloc.h
 NO_LIMIT = 2**62
 _limit = NO_LIMIT
 
 
 def limit_memory(limit: str | int | None) -> None:
-    """The most that this process may hold from now on, its libraries included: bytes, or a text as 2GB; None: no limit.
+    """Limit the memory of this process, including libraries. The limit is in bytes, a text such as "2GB", or None.
 
-    It is a fact of the process, as the system's own limits are, and no setting: no run keeps it, and results do not
-    hang on it but for a last bit of rounding. Steps that can work in pieces make them small enough; a step that cannot
-    says what it would need before it begins, in an InputError.
+    The limit is not a setting and is not stored in runs. It does not change results, except for rounding in the last
+    bit. If memory is short, steps that can be divided use smaller chunks. Other steps raise InputError before they
+    start.
 
     Example:
         >>> limit_memory("1.5GB")
@@ -40,98 +40,98 @@ def limit_memory(limit: str | int | None) -> None:
     global _limit
     size = parse_size(limit) if isinstance(limit, str) else limit or NO_LIMIT
     if limit is not None:
-        _resident_bytes()  # an error where the system does not tell
-        # before Arrow is loaded: its own allocator keeps what was freed
+        _resident_bytes()  # raises InputError if the system does not report the memory in use
+        # before Arrow is loaded, because its own allocator keeps freed memory
         os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
-        _call_malloc("mallopt", M_MMAP_THRESHOLD, LARGE)
+        _call_malloc("mallopt", M_MMAP_THRESHOLD, MMAP_BYTES)
         _call_malloc("mallopt", M_ARENA_MAX, 2)
     _limit = size
 
 
 def parse_size(text: str) -> int:
-    """A size in bytes; a GB is 1024 MB, as a GiB is.
+    """Parse a size and return it in bytes. GB and GiB both mean 1024 MB.
 
     Example:
         >>> parse_size("1.5GB"), parse_size("500 MiB")
         (1610612736, 524288000)
     """
-    found = re.fullmatch(r"(\d{1,12}(?:\.\d{1,12})?)\s*([kmgt])(?:i?b)?", text.strip(), re.IGNORECASE | re.ASCII)
-    size = int(float(found[1]) * UNITS[found[2].lower()]) if found else 0
+    match = re.fullmatch(r"(\d{1,12}(?:\.\d{1,12})?)\s*([kmgt])(?:i?b)?", text.strip(), re.IGNORECASE | re.ASCII)
+    size = int(float(match[1]) * UNITS[match[2].lower()]) if match else 0
     if size <= 0:
-        raise InputError(f"memory limit {text!r}: expected a number with its unit, as 2GB, 1.5GB or 500MB")
+        raise InputError(f"memory limit {text!r}: expected a number with a unit, such as 2GB, 1.5GB or 500MB")
     return size
 
 
-def require_bytes(needed: float, what: str, instead: str = "") -> None:
-    """Refuses what the memory limit has no room for, before it is made.
+def require_bytes(needed: float, purpose: str, remedy: str = "") -> None:
+    """Raise InputError if a step needs more memory than the limit leaves.
 
     Example:
-        >>> require_bytes(10**15, "the vectors", "a smaller neural.vectors.dim")  # there is no limit
+        >>> require_bytes(10**15, "the vectors", "use a smaller neural.vectors.dim")  # without a limit
     """
-    left = left_bytes()
-    if needed <= left:
+    remaining = remaining_bytes()
+    if needed <= remaining:
         return
-    held = _limit - left
-    # a tenth more: what is needed is an estimate
-    enough = math.ceil((held + 1.1 * needed) / (10 * MB)) * 10
+    used = _limit - remaining
+    # ten percent more, because `needed` is an estimate
+    sufficient = math.ceil((used + 1.1 * needed) / (10 * MB)) * 10
     raise InputError(
-        f"{what}: the memory limit is {_limit / MB:,.0f} MB, {(held - SPARE) / MB:,.0f} MB are held already, and about"
-        f" {(needed + SPARE) / MB:,.0f} MB more are needed. Raise --memory-limit to at least {enough}MB"
-        + (f"; or {instead}" if instead else "")
+        f"{purpose}: the memory limit is {_limit / MB:,.0f} MB, {(used - RESERVED) / MB:,.0f} MB are in use, and about"
+        f" {(needed + RESERVED) / MB:,.0f} MB more are needed. Raise --memory-limit to at least {sufficient}MB"
+        + (f", or {remedy}" if remedy else "")
     )
 
 
-def left_bytes() -> int:
-    """What the memory limit leaves for more than the process already holds; negative where it is passed.
+def remaining_bytes() -> int:
+    """Return the bytes that the memory limit leaves; negative if the process already exceeds it.
 
     Example:
-        >>> left_bytes() > 10**15  # there is no limit
+        >>> remaining_bytes() > 10**15  # without a limit
         True
     """
     if _limit == NO_LIMIT:
         return NO_LIMIT
     _call_malloc("malloc_trim", 0)
-    return _limit - _resident_bytes() - SPARE
+    return _limit - _resident_bytes() - RESERVED
 
 
 def allowed_bytes(setting_mb: int) -> int:
-    """The bytes that a setting in megabytes allows; 0 stands for a share of what the system has left.
+    """Convert a setting in megabytes to bytes; 0 means half of the free memory of the system.
 
     Example:
         >>> allowed_bytes(100)
         104857600
     """
-    return setting_mb * MB if setting_mb else int(SHARE * _unused_bytes())
+    return setting_mb * MB if setting_mb else int(STEP_SHARE * _unused_bytes())
 
 
 def engine_mb(setting_mb: int) -> int:
-    """The megabytes for an engine that keeps to them by itself; of a memory limit, half is for what it gives back.
+    """Return the megabytes for an engine that limits its own memory: at most half of what the memory limit leaves.
 
     Example:
         >>> engine_mb(100)
         100
     """
-    return max(1, min(allowed_bytes(setting_mb), int(SHARE * left_bytes())) // MB)
+    return max(1, min(allowed_bytes(setting_mb), int(STEP_SHARE * remaining_bytes())) // MB)
 
 
 def free_bytes() -> int:
-    """The memory that this process can still have, as its limit, the system and its container tell.
+    """Return the bytes that this process can still allocate within its limit, its container and the system.
 
     Example:
         >>> free_bytes() > 0
         True
     """
-    return min(_unused_bytes(), max(left_bytes(), 0))
+    return min(_unused_bytes(), max(remaining_bytes(), 0))
 
 
 def _unused_bytes() -> int:
-    """What the system and the container have left."""
+    """Return the free memory of the system and of the container."""
     try:
         fields = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
         free = int(fields["MemAvailable"].split()[0]) * 1024
-    except (OSError, KeyError, ValueError):  # not Linux: half of all there is
+    except (OSError, KeyError, ValueError):  # not Linux: half of the physical memory
         free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2 if hasattr(os, "sysconf") else 2**31
-    for limit, used in LIMITS:
+    for limit, used in CGROUP_FILES:
         try:
             free = min(free, int(limit.read_text()) - int(used.read_text()))
         except (OSError, ValueError):  # no container, or one without a limit
@@ -140,12 +140,12 @@ def _unused_bytes() -> int:
 
 
 def _resident_bytes() -> int:
-    """What this process holds now; its peak where the system tells no more."""
+    """Return the memory in use by this process, or its peak if the system reports only the peak."""
     try:
         return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except OSError:
         if sys.platform == "win32":
-            raise InputError("a memory limit: this system does not tell what a process holds") from None
+            raise InputError("--memory-limit is not supported on this system: the memory in use is unknown") from None
         import resource
 
         unit = 1 if sys.platform == "darwin" else 2**10
@@ -153,7 +153,7 @@ def _resident_bytes() -> int:
 
 
 def _call_malloc(name: str, *arguments: int) -> None:
-    """Has the C library hand freed memory back to the system, where it can be told so; else it counts as held."""
+    """Call a function of glibc's malloc that returns freed memory to the system. Do nothing if it does not exist."""
     call = getattr(ctypes.CDLL(None), name, None) if sys.platform == "linux" else None
     if call is not None:
         call(*arguments)

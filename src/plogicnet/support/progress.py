@@ -1,4 +1,4 @@
-"""Progress and time of long steps: a bar in a terminal, plain lines elsewhere, silence in a library."""
+"""Progress displays and timers for long steps."""
 
 import sys
 import time
@@ -9,33 +9,33 @@ from typing import Protocol
 
 
 class Advance(Protocol):
-    """Tells that so many units are done; `note` is a short text shown beside the bar."""
+    """A callback that reports completed units; `note` is a short text displayed with the progress."""
 
     def __call__(self, units: int = 1, note: str = "") -> None:
-        """Counts the units."""
+        """Report completed units."""
 
 
 Progress = Callable[[str, int], AbstractContextManager[Advance]]
-"""`with progress("training", 1000) as advance:` opens the display of one step of 1,000 units."""
+"""A function that displays a step: `with progress("training", 1000) as advance:` for a step of 1,000 units."""
 
 
-def silent(step: str, total: int) -> AbstractContextManager[Advance]:  # noqa: ARG001
-    """Shows nothing: the default of library calls.
+def no_progress(step: str, total: int) -> AbstractContextManager[Advance]:  # noqa: ARG001
+    """Display nothing. The default of library calls.
 
     Example:
-        >>> with silent("training", 3) as advance:
+        >>> with no_progress("training", 3) as advance:
         ...     advance()
     """
     return nullcontext(lambda units=1, note="": None)  # noqa: ARG005
 
 
 @contextmanager
-def lines(step: str, total: int, every_seconds: float = 10.0) -> Iterator[Advance]:
-    """Prints a plain line on stderr now and then: for logs and pipes.
+def progress_lines(step: str, total: int, every_seconds: float = 10.0) -> Iterator[Advance]:
+    """Print a line to stderr every `every_seconds`, for logs and pipes.
 
     Example:
-        >>> with lines("training", 3) as advance:
-        ...     advance(3, "loss 0.1")  # doctest: +SKIP
+        >>> with progress_lines("training", 3) as advance:
+        ...     advance(3, "loss 0.1")
     """
     start = last = time.monotonic()
     done = 0
@@ -47,8 +47,8 @@ def lines(step: str, total: int, every_seconds: float = 10.0) -> Iterator[Advanc
         if now - last >= every_seconds:
             last = now
             rate = done / (now - start)
-            left = (total - done) / rate if rate else 0.0
-            parts = (f"{step}: {done:,} of {total:,}", f"{rate:,.0f}/s", f"{left:,.0f} s left", note)
+            remaining = (total - done) / rate if rate else 0.0
+            parts = (f"{step}: {done:,} of {total:,}", f"{rate:,.0f}/s", f"{remaining:,.0f} s left", note)
             print(", ".join(part for part in parts if part), file=sys.stderr)
 
     yield advance
@@ -57,12 +57,12 @@ def lines(step: str, total: int, every_seconds: float = 10.0) -> Iterator[Advanc
 
 
 @contextmanager
-def bar(step: str, total: int) -> Iterator[Advance]:
-    """A bar with rate and time left, on stderr.
+def progress_bar(step: str, total: int) -> Iterator[Advance]:
+    """Display a bar with the rate and the remaining time on stderr.
 
     Example:
-        >>> with bar("training", 3) as advance:
-        ...     advance(3, "loss 0.1")  # doctest: +SKIP
+        >>> with progress_bar("training", 3) as advance:
+        ...     advance(3, "loss 0.1")
     """
     from rich import progress as rich_progress
     from rich.console import Console
@@ -86,23 +86,24 @@ def bar(step: str, total: int) -> Iterator[Advance]:
 
 
 def for_stderr() -> Progress:
-    """The display that suits where stderr goes.
+    """Return a progress bar if stderr is a terminal, otherwise plain lines.
 
     Example:
-        >>> progress = for_stderr()
+        >>> for_stderr() in (progress_bar, progress_lines)
+        True
     """
-    return bar if sys.stderr.isatty() else lines
+    return progress_bar if sys.stderr.isatty() else progress_lines
 
 
 @dataclass
-class Clock:
-    """Seconds spent in each named part of a run.
+class Timer:
+    """The seconds spent in each named part of a run.
 
     Example:
-        >>> clock = Clock()
-        >>> with clock("mine"):
+        >>> timer = Timer()
+        >>> with timer("mine"):
         ...     pass
-        >>> list(clock.seconds)
+        >>> list(timer.seconds)
         ['mine']
     """
 
@@ -110,7 +111,7 @@ class Clock:
 
     @contextmanager
     def __call__(self, part: str) -> Iterator[None]:
-        """Adds the time of the block to a part."""
+        """Add the time of the block to a part."""
         start = time.perf_counter()
         try:
             yield

@@ -1,26 +1,26 @@
-"""Records: frozen dataclasses with one JSON form."""
+"""Dataclasses that can be converted to JSON."""
 
 from dataclasses import fields
 from typing import Any
 
 
 class Record:
-    """A dataclass that is one object in JSON."""
+    """A base class for dataclasses that become JSON objects."""
 
     def to_json(self) -> dict[str, Any]:
-        """The fields by name, in JSON's own types."""
-        return {field.name: json_of(getattr(self, field.name)) for field in fields(self)}  # type: ignore[arg-type]
+        """Return a JSON object with the fields by name."""
+        return {field.name: to_jsonable(getattr(self, field.name)) for field in fields(self)}  # type: ignore[arg-type]
 
 
-def json_of(value: Any) -> Any:
-    """A value in JSON's own types: a record becomes an object of its fields, a tuple an array.
+def to_jsonable(value: Any) -> Any:
+    """Convert a value to what `json.dumps` accepts: records become dicts, tuples become lists.
 
     Example:
-        >>> json_of({"a": (1, (2, 3))})
+        >>> to_jsonable({"a": (1, (2, 3))})
         {'a': [1, [2, 3]]}
     """
     if isinstance(value, Record):
         return value.to_json()
     if isinstance(value, dict):
-        return {key: json_of(item) for key, item in value.items()}
-    return [json_of(item) for item in value] if isinstance(value, tuple | list) else value
+        return {key: to_jsonable(item) for key, item in value.items()}
+    return [to_jsonable(item) for item in value] if isinstance(value, tuple | list) else value

@@ -1,6 +1,6 @@
-"""What can be trained: pLogicNet, and the other systems of the paper's tables on the same rules, models and run files.
+"""The systems that can be trained: pLogicNet, and three baselines of its paper.
 
-Light to import: a system is imported when it is first used.
+All systems use the same rules, neural models and run files. A system is imported when it is first used.
 """
 
 from plogicnet.config import SYSTEMS

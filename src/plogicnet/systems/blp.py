@@ -1,4 +1,4 @@
-"""BLP: a Bayesian logic program, in which each grounding of a rule may bring its hypothesis about (noisy-or).
+"""BLP: a Bayesian logic program, in which each grounding of a rule can cause its hypothesis (noisy-or).
 
 K. Kersting and L. De Raedt, Towards Combining Inductive Logic Programming with Bayesian Networks, ILP 2001.
 """
@@ -14,30 +14,31 @@ from plogicnet.graph import BoolArray, FloatArray, IntArray
 from plogicnet.mln import RuleModel
 from plogicnet.rules import RuleTable
 from plogicnet.support.errors import InputError
-from plogicnet.systems.system import MORE_RULES, RuleUser
+from plogicnet.systems.system import MORE_RULES, RuleBasedSystem
 
-ENOUGH = 1e-6
-"""EM ends where no probability changes by more."""
+TOLERANCE = 1e-6
+"""EM stops if no probability changes by more than this."""
 
 
 @dataclass(frozen=True)
 class BlpSettings:
     """The block `systems.blp`."""
 
-    prior: float = setting(1.0, "groundings that fire, and as many that do not, that each rule begins with", low=1e-6)
-    iterations: int = setting(1000, "steps of its EM, at most", low=0)
+    prior: float = setting(1.0, "pseudo-count: number of fired and of unfired groundings added to each rule", low=1e-6)
+    iterations: int = setting(1000, "maximum number of EM steps", low=0)
 
 
 @dataclass(frozen=True)
 class NoisyOr(RuleModel):
-    """p(v) = 1 - (1 - leak) Π (1 - c_l)^n_l over the rules l with n_l groundings that conclude v.
+    """p(v) = 1 - (1 - leak) Π (1 - c_l)^n_l for a triple v that rule l concludes in n_l groundings.
 
-    A rule's weight is -log(1 - c_l), so that -log(1 - p) is a sum over groundings, as the log-odds of a Markov logic
-    network are. The leak, which keeps log-odds finite, is the base rate of the relation.
+    c_l is the probability that a grounding of rule l causes its hypothesis. A rule's weight is -log(1 - c_l). So
+    -log(1 - p) is a sum over groundings, like the log-odds of a Markov logic network. The leak is the base rate of the
+    relation. It keeps the log-odds finite.
     """
 
     def log_odds_of(self, sums: FloatArray, relations: IntArray) -> FloatArray:
-        """log(p / (1 - p)) = log(e^a - 1) with a = -log(1 - p)."""
+        """Compute log(p / (1 - p)) = log(e^a - 1) with a = -log(1 - p)."""
         a = np.logaddexp(0.0, self.base[relations]) + sums
         return np.asarray(a + np.log(-np.expm1(-a)))
 
@@ -52,11 +53,11 @@ def expectation_maximisation(
     prior: float,
     iterations: int,
 ) -> FloatArray:
-    """The conditional probabilities c by EM: which of a triple's groundings brought it about is what is not seen.
+    """Learn the conditional probabilities c by EM. The latent variables are which groundings fired.
 
-    A grounding of rule l fired with probability c_l / p(v) where v is true, and did not where v is false. The new c_l
-    is the share of its groundings that fired, with `prior` more of either kind, which keeps it within (0, 1). The
-    objective Σ y log p + (1 - y) log(1 - p) is concave in -log(1 - c), and no step lowers it.
+    A grounding of rule l that concludes v fired with probability c_l / p(v) if v is true, and did not fire if v is
+    false. The new c_l is the share of the rule's groundings that fired. `prior` is added to both counts, so that c_l
+    stays within (0, 1). The objective Σ y log p + (1 - y) log(1 - p) is concave in -log(1 - c), and no step lowers it.
 
     Example:
         >>> one, n = sparse.csr_array(np.ones((4, 1))), np.zeros(4)
@@ -71,56 +72,56 @@ def expectation_maximisation(
         fired = c * (transposed @ (count * target / p))
         new = np.where(fixed, start, (fired + prior) / (groundings + 2 * prior))
         change, c = np.abs(new - c).max(initial=0.0), new
-        if change < ENOUGH:
+        if change < TOLERANCE:
             break
     return c
 
 
-def _given(rules: RuleTable) -> FloatArray:
-    """The conditional probabilities of the weights that a person gave; NaN without one."""
+def _given_probabilities(rules: RuleTable) -> FloatArray:
+    """Return the conditional probabilities for the weights in a rule file; NaN for rules without a weight."""
     negative = np.flatnonzero(rules.given < 0)
     if len(negative):
         rule = rules.rules[int(negative[0])]
-        raise InputError(f"{rule}: a weight of BLP is -log(1 - probability) and not negative; give one of at least 0")
+        raise InputError(f"{rule}: the weight must be at least 0, because a BLP weight is -log(1 - probability)")
     return np.clip(-np.expm1(-rules.given), 1e-12, 1 - 1e-12)
 
 
 @dataclass(frozen=True)
-class Blp(RuleUser):
-    """BLP: rules alone, taken together by a noisy-or."""
+class Blp(RuleBasedSystem):
+    """BLP: rules alone, combined by a noisy-or."""
 
     def contradictions(self, config: Config) -> Iterator[tuple[bool, str]]:
-        """It has no neural model, and a sum of groundings with a base rate."""
+        """Require no neural model, a sum over groundings, and base rates."""
         yield from super().contradictions(config)
-        yield config.em.neural, "has no vectors: set em.neural=false"
-        yield config.mln.aggregate != "sum", "counts every grounding: set mln.aggregate=sum"
-        yield not config.mln.unit_clauses, "has each relation's base rate for its leak: set mln.unit_clauses=true"
+        yield config.em.neural, "has no neural model: set em.neural=false"
+        yield config.mln.aggregate != "sum", "sums over all groundings: set mln.aggregate=sum"
+        yield not config.mln.unit_clauses, "needs the base rate of each relation: set mln.unit_clauses=true"
 
-    def learn(self, model: RuleModel, hidden_q: FloatArray, config: Config, seed: int) -> RuleModel:  # noqa: ARG002
-        """The conditional probabilities that O and H make most probable, by EM: y = 1 on O, y = 0 on H."""
+    def m_step(self, model: RuleModel, hidden_q: FloatArray, config: Config, seed: int) -> RuleModel:  # noqa: ARG002
+        """Learn the conditional probabilities by EM, from observed triples (y = 1) and hidden triples (y = 0)."""
         settings, rules = self.own_settings(config), model.rules
-        rows = model.rows.merged(model.observed.astype(np.float64))
-        shares = (rows.matrix, np.logaddexp(0.0, rows.base), rows.total / rows.count, rows.count)
-        given = _given(rules)
+        rows = model.rows.merge(model.observed.astype(np.float64))
+        data = (rows.matrix, np.logaddexp(0.0, rows.base), rows.total / rows.count, rows.count)
+        given = _given_probabilities(rules)
         start = (rules.hits + settings.prior) / (rules.support + 2 * settings.prior)
         start = np.where(np.isnan(given), start, given)
-        c = expectation_maximisation(*shares, start, rules.fixed, settings.prior, settings.iterations)
+        c = expectation_maximisation(*data, start, rules.fixed, settings.prior, settings.iterations)
         return replace(model, rules=rules.with_weights(np.where(rules.fixed, rules.given, -np.log1p(-c))))
 
     def report(self, model: RuleModel, hidden_q: FloatArray, config: Config) -> RuleTable:  # noqa: ARG002
-        """The weights have no standard errors."""
+        """Return the rules with their numbers of groundings. The weights have no standard errors."""
         unknown = np.full(len(model.rules), np.nan)
-        return model.rules.reported(unknown, model.grounded.rule_counts)
+        return model.rules.with_report(unknown, model.network.groundings_per_rule)
 
 
 BLP = Blp(
     "BLP",
-    own_figures="rules",
+    main_ranking="rules",
     weight_setting="systems.blp.prior",
     standard_errors=False,
-    kind=NoisyOr,
-    instead_of_rules_alone=f"{MORE_RULES}; system=plogicnet has vectors too",
+    rule_model_class=NoisyOr,
+    ties_advice=f"{MORE_RULES}, or use system=plogicnet",
     block="blp",
     settings=BlpSettings,
-    implied={"em.neural": False},
+    implied_settings={"em.neural": False},
 )

@@ -1,4 +1,4 @@
-"""NNE-AER: ComplEx with entities in [0, 1] and relations held to approximate entailments.
+"""NNE-AER: ComplEx with entity vectors in [0, 1], and with a penalty that makes relations follow the rules.
 
 B. Ding, Q. Wang, B. Wang and L. Guo, Improving Knowledge Graph Embedding Using Simple Constraints, ACL 2018.
 """
@@ -16,7 +16,7 @@ from plogicnet.config.shapes import shapes_of
 from plogicnet.graph import FloatArray, IntArray, KnowledgeGraph
 from plogicnet.mln import RuleModel
 from plogicnet.neural.protocol import Guide
-from plogicnet.neural.vectors.geometry import halves
+from plogicnet.neural.vectors.geometry import split_complex
 from plogicnet.neural.vectors.model import Loss, VectorModel
 from plogicnet.rules import RuleTable
 from plogicnet.support.errors import InputError
@@ -27,17 +27,19 @@ from plogicnet.systems.system import TRAINED_ONCE, GuidedComplEx
 class NneAerSettings:
     """The block `systems.nne_aer`."""
 
-    mu: float = setting(0.1, "mu, the weight of the entailments' penalty", low=0)
+    mu: float = setting(0.1, "mu, weight of the penalty for violated rules", low=0)
 
 
 @dataclass(frozen=True)
 class Entailments:
-    """A guide by entailments r_p ⇒ r_q, or r_p ⇒ r_q⁻¹, and by bounds on the entities.
+    """An extra objective: a penalty for violated entailments, and bounds on the entity vectors.
+
+    An entailment is a rule with one premise: relation p implies relation q, or p implies the inverse of q.
 
     Attributes:
-        premise, conclusion: p and q of each.
-        sign: 1, or -1 where it concludes the inverse.
-        confidence: λ of each.
+        premise, conclusion: the ids of the relations p and q of each entailment.
+        sign: 1, or -1 if the entailment concludes the inverse of q.
+        confidence: the confidence λ of each entailment.
         mu: the weight of the penalty.
     """
 
@@ -49,17 +51,18 @@ class Entailments:
 
     @property
     def digest(self) -> bytes:
-        """All of it."""
+        """A digest of all entailments and of mu."""
         arrays = (self.premise, self.conclusion, self.sign, self.confidence)
         return hashlib.sha256(b"".join(a.tobytes() for a in arrays) + repr(self.mu).encode()).digest()
 
     def term(self, model: VectorModel, seed: int) -> Loss:  # noqa: ARG002
-        """The penalty on the relations' vectors, reciprocal ones too: p ⇒ q says as much of p⁻¹ and q⁻¹.
+        """Return the penalty on the relation vectors, including reciprocal relations, since p ⇒ q implies p⁻¹ ⇒ q⁻¹.
 
-        A step's loss is the mean over its batch where the paper has the sum, so the penalty is divided as well.
+        The NNE-AER paper sums the loss over a batch. Here the loss is the mean, so the penalty is also divided by the
+        batch size.
         """
         tables = range(1 + model.geometry.reciprocal)
-        rows = [np.concatenate([a + i * model.relations for i in tables]) for a in (self.premise, self.conclusion)]
+        rows = [np.concatenate([a + i * model.n_relations for i in tables]) for a in (self.premise, self.conclusion)]
         weights = [np.tile(a, len(tables)).astype(np.float32) for a in (self.sign, self.confidence)]
         p, q, sign, confidence = (torch.from_numpy(a).to(model.device) for a in (*rows, *weights))
         mu = self.mu / model.settings.batch
@@ -69,26 +72,28 @@ class Entailments:
 
         return loss
 
-    def bound(self, model: VectorModel) -> None:
-        """Entities within [0, 1], real and imaginary parts alike."""
+    def project(self, model: VectorModel) -> None:
+        """Clamp the real and imaginary parts of the entity vectors to [0, 1]."""
         model.entity.clamp_(0.0, 1.0)
 
 
 def penalty(p: torch.Tensor, q: torch.Tensor, sign: torch.Tensor, confidence: torch.Tensor) -> torch.Tensor:
-    """Σ λ (Σ [Re p - Re q]₊ + Σ (Im p ∓ Im q)²): zero where entities in [0, 1] make q at least as probable as p.
+    """Compute Σ λ (Σ [Re p - Re q]₊ + Σ (Im p ∓ Im q)²) over entailments from relation p to relation q.
+
+    It is zero if, for entity vectors in [0, 1], every triple scores at least as high with q as with p.
 
     Example:
         >>> p, q = torch.tensor([[2.0, 1.0]]), torch.tensor([[0.5, -1.0]])  # 2 + i and ½ - i
         >>> penalty(p, q, torch.ones(1), torch.ones(1)), penalty(p, q, -torch.ones(1), torch.ones(1))
         (tensor(5.5000), tensor(1.5000))
     """
-    (p_real, p_imaginary), (q_real, q_imaginary) = halves(p), halves(q)
-    apart = p_imaginary - sign[:, None] * q_imaginary
-    return (confidence[:, None] * (torch.relu(p_real - q_real) + apart * apart)).sum()
+    (p_real, p_imaginary), (q_real, q_imaginary) = split_complex(p), split_complex(q)
+    difference = p_imaginary - sign[:, None] * q_imaginary
+    return (confidence[:, None] * (torch.relu(p_real - q_real) + difference * difference)).sum()
 
 
 def make_nne_aer(rules: RuleTable, graph: KnowledgeGraph, mu: float) -> Entailments:
-    """The guide by these rules, each with its precision as its confidence.
+    """Create the extra objective from rules. The confidence of a rule is its precision.
 
     Example:
         >>> from plogicnet.rules import parse_rule
@@ -99,7 +104,9 @@ def make_nne_aer(rules: RuleTable, graph: KnowledgeGraph, mu: float) -> Entailme
     """
     for rule in rules.rules:
         if rule.chain is None or len(rule.chain) != 1:
-            raise InputError(f"{rule}: an entailment of NNE-AER has one premise; leave it out, or use system=ruge")
+            raise InputError(
+                f"{rule}: NNE-AER supports only rules with one premise. Remove the rule, or use system=ruge."
+            )
     steps = [step for rule in rules.rules for step in rule.chain or ()]
     return Entailments(
         graph.relations.ids(step.relation for step in steps),
@@ -112,24 +119,26 @@ def make_nne_aer(rules: RuleTable, graph: KnowledgeGraph, mu: float) -> Entailme
 
 @dataclass(frozen=True)
 class NneAer(GuidedComplEx):
-    """NNE-AER."""
+    """The system NNE-AER."""
 
     def contradictions(self, config: Config) -> Iterator[tuple[bool, str]]:
-        """Its entailments have one premise."""
+        """Require rules with one premise."""
         yield from super().contradictions(config)
-        composed = config.rules.mine and any(len(shape.steps) > 1 for shape in shapes_of(config.rules.patterns))
-        yield composed, "holds to entailments of one premise: set rules.patterns=[inverse,subrelation]"
+        has_compositions = config.rules.mine and any(
+            len(shape.forward) > 1 for shape in shapes_of(config.rules.patterns)
+        )
+        yield has_compositions, "supports only rules with one premise: set rules.patterns=[inverse,subrelation]"
 
     def guide(self, graph: KnowledgeGraph, config: Config, model: RuleModel) -> Guide | None:
-        """Entailments and bounds."""
+        """Return the extra objective with entailments and bounds."""
         return make_nne_aer(model.rules, graph, self.own_settings(config).mu)
 
 
 NNE_AER = NneAer(
     "NNE-AER",
-    alone="ComplEx with entities in [0, 1]",
-    about_hidden="of the {found:,} none is learned from; a penalty holds the relations' vectors to the rules instead",
+    without_rules_text="is ComplEx with entity vectors in [0, 1]",
+    hidden_triples_text="the {count:,} triples are not training examples. Rules only add a penalty on the relations.",
     block="nne_aer",
     settings=NneAerSettings,
-    implied={**TRAINED_ONCE, "rules.patterns": ["inverse", "subrelation"]},
+    implied_settings={**TRAINED_ONCE, "rules.patterns": ["inverse", "subrelation"]},
 )

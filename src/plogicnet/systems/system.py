@@ -1,4 +1,4 @@
-"""A system: what `system:` names. The class is pLogicNet itself; other systems override what they do otherwise."""
+"""The base class of systems. `System` implements pLogicNet. Other systems inherit from it and override methods."""
 
 import logging
 from collections.abc import Iterator, Mapping
@@ -7,66 +7,67 @@ from typing import Any
 
 from plogicnet.config import SYSTEMS, Config
 from plogicnet.graph import BoolArray, FloatArray, KnowledgeGraph
-from plogicnet.mln import RuleModel, build_rule_model, m_step
-from plogicnet.mln import report as report_on_rules
+from plogicnet.mln import RuleModel, build_rule_model, m_step, rule_report
 from plogicnet.neural.protocol import Guide
 from plogicnet.rules import RuleTable
 from plogicnet.support.errors import InputError
-from plogicnet.support.progress import Progress, silent
+from plogicnet.support.progress import Progress, no_progress
 
 log = logging.getLogger(__name__)
-MORE_RULES = "a lower rules.min_precision or rules.min_support keeps more rules, --rules adds your own"
-NEURAL, RULES, PLAIN, STAR = "neural", "rules", "plogicnet", "plogicnet*"
-"""The rankings that are compared, by their keys: each half alone, pLogicNet and pLogicNet*."""
-FIGURES: Mapping[str, str] = {
+MORE_RULES = "lower rules.min_precision or rules.min_support, or add rules with --rules"
+"""How to get more rules, for messages."""
+NEURAL, RULES, PLOGICNET_KEY, PLOGICNET_STAR_KEY = "neural", "rules", "plogicnet", "plogicnet*"
+"""The keys of the rankings: neural model alone, rules alone, pLogicNet and pLogicNet*."""
+RANKING_TITLES: Mapping[str, str] = {
     NEURAL: "neural model alone",
     RULES: "rules alone",
-    PLAIN: "pLogicNet",
-    STAR: "pLogicNet*",
+    PLOGICNET_KEY: "pLogicNet",
+    PLOGICNET_STAR_KEY: "pLogicNet*",
 }
-"""The title of each ranking, in the order in which they are shown."""
+"""The title of each ranking, in display order."""
 
 
 @dataclass(frozen=True)
 class System:
-    """pLogicNet: a Markov logic network and a neural model that teach each other.
+    """pLogicNet: a Markov logic network and a neural model that learn from each other.
 
     Attributes:
-        title: what people call it.
-        own_figures: the key of the figures that are its own, where they have another title than in pLogicNet.
-        rules_predict: whether rules take part in predictions; else they only teach the neural model.
-        guides: whether its neural model is held to the rules while it is trained.
-        weight_setting: the setting that keeps rule weights small.
-        standard_errors: whether the weights have standard errors, and begin at zero.
-        kind: the class of its rule model.
-        alone: what a training without rules is, in words.
-        about_hidden: what it does with hidden triples, of which there are {found:,}, where pLogicNet does otherwise.
-        instead_of_rules_alone: what to do where rules alone leave too many candidates tied.
-        block, settings, implied: see `config.registries.Extension`.
+        title: display name.
+        main_ranking: the key of the ranking that is titled with the name of the system; empty for pLogicNet.
+        rules_predict: whether predictions use the rules; otherwise the rules are used only in training.
+        guides: whether `guide` returns an extra objective for the training of the neural model.
+        weight_setting: the setting to increase if rule weights are too large.
+        standard_errors: whether the rule weights start at zero and have standard errors.
+        rule_model_class: the class of the rule model.
+        without_rules_text: what the system does or is without rules, for messages: a verb and its object.
+        hidden_triples_text: how the system uses hidden triples, for `doctor`, with `{count:,}` for their number. If
+            empty, `doctor` reports how many were accepted.
+        ties_advice: what to do if rules without a neural model leave many candidates tied.
+        block, settings, implied_settings: see `config.registries.Extension`.
     """
 
     title: str = "pLogicNet"
-    own_figures: str = ""
+    main_ranking: str = ""
     rules_predict: bool = True
     guides: bool = False
     weight_setting: str = "mln.l2"
     standard_errors: bool = True
-    kind: type[RuleModel] = RuleModel
-    alone: str = "the neural model alone"
-    about_hidden: str = ""
-    instead_of_rules_alone: str = "train with em.neural=true"
+    rule_model_class: type[RuleModel] = RuleModel
+    without_rules_text: str = "ranks by the neural model alone"
+    hidden_triples_text: str = ""
+    ties_advice: str = "train with em.neural=true"
     block: str = ""
     settings: type | None = None
-    implied: Mapping[str, object] = field(default_factory=dict)
+    implied_settings: Mapping[str, object] = field(default_factory=dict)
 
     def check(self, config: Config) -> None:
-        """Raises an InputError where settings contradict the system."""
-        for wrong, instead in self.contradictions(config):
-            if wrong:
-                raise InputError(f"system={config.system} {instead}")
+        """Raise InputError if the settings violate a requirement of the system."""
+        for is_violated, message in self.contradictions(config):
+            if is_violated:
+                raise InputError(f"system={config.system} {message}")
 
     def contradictions(self, config: Config) -> Iterator[tuple[bool, str]]:  # noqa: ARG002
-        """For each contradiction: whether it is there, and what to set instead."""
+        """Yield (is violated, message) for each requirement of the system. The message names the setting to change."""
         return iter(())
 
     def rule_model(
@@ -75,83 +76,89 @@ class System:
         config: Config,
         rules: RuleTable,
         constraints: RuleTable,
-        assumed: BoolArray | None = None,
-        progress: Progress = silent,
+        assumed_true: BoolArray | None = None,
+        progress: Progress = no_progress,
     ) -> RuleModel:
-        """The rule model before its weights are learned."""
-        model = build_rule_model(graph, config, rules, constraints, assumed, progress)
-        return self.kind(model.rules, model.constraints, model.evidence)
+        """Build the rule model, before its weights are learned."""
+        model = build_rule_model(graph, config, rules, constraints, assumed_true, progress)
+        return self.rule_model_class(model.rules, model.constraints, model.assignment)
 
-    def learn(self, model: RuleModel, hidden_q: FloatArray, config: Config, seed: int) -> RuleModel:
-        """The M-step."""
+    def m_step(self, model: RuleModel, hidden_q: FloatArray, config: Config, seed: int) -> RuleModel:
+        """Learn the rule weights."""
         return m_step(model, hidden_q, config, seed)
 
     def report(self, model: RuleModel, hidden_q: FloatArray, config: Config) -> RuleTable:  # noqa: ARG002
-        """The rules with the number of their groundings and the standard errors of their weights."""
-        return report_on_rules(model, config)
+        """Return the rules with their numbers of groundings and the standard errors of their weights."""
+        return rule_report(model, config)
 
     def guide(self, graph: KnowledgeGraph, config: Config, model: RuleModel) -> Guide | None:  # noqa: ARG002
-        """What the neural model is held to besides its examples."""
+        """Return the extra objective for the training of the neural model, or None."""
         return None
 
     def warn(self, config: Config, model: RuleModel) -> None:
-        """Warns where the rules leave nothing of the system."""
+        """Log a warning if the rules have no effect."""
 
     def without_rules(self, config: Config) -> str:
-        """What a training without rules is, in words."""
-        return self.alone if config.em.neural else LEVEL
+        """Describe the system without rules, for messages. The text starts with a verb."""
+        return self.without_rules_text if config.em.neural else ALL_TIED
 
     def own_settings(self, config: Config) -> Any:
-        """Its block of settings."""
+        """Return the system's block of settings, its defaults if it is not set, or None if the system has no block."""
         return config.systems.blocks.get(self.block) or (self.settings and self.settings())
 
     @property
     def titles(self) -> Mapping[str, str]:
-        """The titles of the figures of its runs; those that are its own have its name.
+        """The titles of the rankings, by key; the title of the main ranking contains the system's name.
 
         Example:
-            >>> System("RUGE", own_figures="neural").titles["neural"]
+            >>> System("RUGE", main_ranking="neural").titles["neural"]
             'RUGE (neural model alone)'
         """
-        own = self.own_figures
-        return {**FIGURES, own: f"{self.title} ({FIGURES[own]})"} if own else FIGURES
+        main = self.main_ranking
+        return {**RANKING_TITLES, main: f"{self.title} ({RANKING_TITLES[main]})"} if main else RANKING_TITLES
 
 
-LEVEL = "one probability for all of a relation's triples, which ranks nothing"
+ALL_TIED = "gives all triples of a relation the same probability"
+"""What every system does without rules and without a neural model, for messages."""
 PLOGICNET = System()
 
 
 @dataclass(frozen=True)
-class RuleUser(System):
-    """What the other systems have in common: they need rules, with observed premises alone."""
+class RuleBasedSystem(System):
+    """Base class of all systems except pLogicNet. They need rules, and use only observed premises."""
 
     def contradictions(self, config: Config) -> Iterator[tuple[bool, str]]:
-        """Rules are needed, and the plain Markov blanket."""
-        local = config.mln.blanket == "hypothesis" and not config.mln.hidden_premises
-        yield not config.em.rules, "works by rules: set em.rules=true"
-        yield not local, "takes observed premises alone: set mln.blanket=hypothesis and mln.hidden_premises=false"
+        """Require rules, and groundings with observed premises only."""
+        observed_only = config.mln.blanket == "hypothesis" and not config.mln.hidden_premises
+        yield not config.em.rules, "needs rules: set em.rules=true"
+        yield not observed_only, "uses only observed premises: set mln.blanket=hypothesis and mln.hidden_premises=false"
 
     def warn(self, config: Config, model: RuleModel) -> None:
-        """Warns where no rule is left."""
+        """Log a warning if there are no rules."""
         if not len(model.rules):
-            log.warning("no rule is left, so %s is %s; %s", self.title, self.without_rules(config), MORE_RULES)
+            log.warning(
+                "there are no rules, so %s %s. To get rules, %s", self.title, self.without_rules(config), MORE_RULES
+            )
 
 
 @dataclass(frozen=True)
-class GuidedComplEx(RuleUser):
-    """What RUGE and NNE-AER have in common: ComplEx, trained once, held to the rules while it is trained."""
+class GuidedComplEx(RuleBasedSystem):
+    """Base class of RUGE and NNE-AER: ComplEx, trained once, with an extra objective from the rules."""
 
-    own_figures: str = "neural"
+    main_ranking: str = "neural"
     rules_predict: bool = False
     guides: bool = True
 
     def contradictions(self, config: Config) -> Iterator[tuple[bool, str]]:
-        """It needs ComplEx, plain steps and a single E-step."""
+        """Require ComplEx, no fused kernels, and a single E-step."""
         yield from super().contradictions(config)
         model = config.neural.model
-        yield not config.em.neural, "trains vectors: set em.neural=true"
-        yield model != "ComplEx", f"is made for ComplEx: set neural.model=ComplEx (now {model})"
-        yield config.neural.kernels == "fused", "has a loss of its own, which fused steps lack: set neural.kernels=auto"
+        yield not config.em.neural, "needs a neural model: set em.neural=true"
+        yield model != "ComplEx", f"supports only ComplEx: set neural.model=ComplEx (now {model})"
+        yield (
+            config.neural.kernels == "fused",
+            "adds a term to the loss, which fused kernels do not support: set neural.kernels=auto",
+        )
         yield config.em.iterations > 1, "is trained once, without EM: set em.iterations=1"
 
 
@@ -161,15 +168,15 @@ TRAINED_ONCE: Mapping[str, object] = {
     "em.iterations": 1,
     "em.lambda": 0.0,
 }
-"""What choosing such a system sets besides."""
+"""Settings that RUGE and NNE-AER imply."""
 
 
 def system_of(config: Config) -> System:
-    """The system that the settings name.
+    """Return the system that the settings select.
 
     Example:
         >>> system_of(Config()).title
         'pLogicNet'
     """
-    found: System = SYSTEMS.get(config.system)
-    return found
+    system: System = SYSTEMS.get(config.system)
+    return system

@@ -1,1 +1,1 @@
-"""Training: the EM loop, its state, its hooks and its cost."""
+"""Training: the EM loop, its state, its callbacks, the choice of λ, and cost estimates."""

@@ -1,4 +1,4 @@
-"""What a training will take, before it begins."""
+"""Estimates of the memory and the time that training needs."""
 
 import sys
 import time
@@ -12,22 +12,24 @@ from plogicnet.support.memory import require_bytes
 from plogicnet.systems.system import system_of
 
 OPTIMIZER_BYTES = 130 * 2**20
-"""What PyTorch loads when the first optimizer is made, its compiler among it."""
-TRIAL = 5
+"""Memory that PyTorch and its compiler allocate when the first optimizer is created."""
+TRIAL_STEPS = 5
+"""Number of steps of the first trial."""
 TRIAL_SECONDS = 0.1
+"""The number of steps is increased until a trial takes at least this long."""
 
 
 def require_memory(graph: KnowledgeGraph, config: Config) -> None:
-    """Refuses an E-step that a memory limit has no room for."""
+    """Raise InputError if an E-step does not fit within the memory limit."""
     if pick_device(config.device).type == "cpu":
         cost = model_kind(config).cost(graph, config)
         loaded = 0 if "torch._dynamo" in sys.modules else OPTIMIZER_BYTES
-        require_bytes(cost.bytes + loaded, cost.what, cost.remedy)
+        require_bytes(cost.bytes + loaded, cost.purpose, cost.remedy)
 
 
 def seconds_per_step(graph: KnowledgeGraph, config: Config) -> float:
-    """What a training step takes here, by trial."""
-    guided = system_of(config).guides  # its steps are not fused, and take a little longer than these
+    """Measure how long a training step takes on this machine."""
+    guided = system_of(config).guides  # guided steps are not fused, and take slightly longer than measured here
     kernels = "plain" if guided else config.neural.kernels
 
     def seconds(steps: int) -> float:
@@ -37,9 +39,9 @@ def seconds_per_step(graph: KnowledgeGraph, config: Config) -> float:
         model.fit(Examples.of(graph.train), seed=0)
         return time.perf_counter() - started
 
-    seconds(2)  # warms up
-    start = seconds(1)
-    trial = TRIAL
-    while (more := seconds(1 + trial) - start) < TRIAL_SECONDS and trial < TRIAL * 100:
-        trial *= 4
-    return max(0.0, more) / trial
+    seconds(2)  # warm-up
+    overhead = seconds(1)
+    steps = TRIAL_STEPS
+    while (elapsed := seconds(1 + steps) - overhead) < TRIAL_SECONDS and steps < TRIAL_STEPS * 100:
+        steps *= 4
+    return max(0.0, elapsed) / steps

@@ -1,4 +1,4 @@
-"""What a training calls while it runs: one object, whose parts do nothing by default."""
+"""The callbacks of training."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -7,29 +7,31 @@ from typing import Any
 from plogicnet.config import Config
 from plogicnet.graph import KnowledgeGraph
 from plogicnet.neural.protocol import Checkpoint, NeuralModel
-from plogicnet.support.progress import Clock, Progress, silent
+from plogicnet.support.progress import Progress, Timer, no_progress
 from plogicnet.training.state import Iteration, Outcome
 
 
 @dataclass(frozen=True)
 class Hooks:
-    """The callbacks of a training.
+    """The callbacks of training. The defaults do nothing.
 
     Attributes:
-        progress: shows how far long steps are.
-        clock: takes the times.
-        checkpoint: where an E-step saves its state.
-        announce: called with the figures of each EM iteration.
-        inspect: called with the state after each EM iteration; what it returns is added to the history. It decides
-            nothing.
-        save: called with the state after each EM iteration and the best state so far.
-        fit_first: called instead of the first fit of an unguided model; it may load what another training fitted.
+        progress: progress display for long steps.
+        clock: timer of the parts of training.
+        checkpoint: the checkpoint file of E-steps.
+        on_iteration: called with the metrics of each EM iteration.
+        inspect: called with the graph and the state after each EM iteration. Its result is added to the history, and
+            has no effect on training.
+        save: called after each EM iteration, with the current state and the best state so far.
+        fit_first: called in the first E-step instead of `NeuralModel.fit`, unless the system adds an extra objective.
+            The last argument is a function that fits the model. The callback can load the parameters from another run
+            instead.
     """
 
-    progress: Progress = silent
-    clock: Clock = field(default_factory=Clock)
+    progress: Progress = no_progress
+    clock: Timer = field(default_factory=Timer)
     checkpoint: Checkpoint | None = None
-    announce: Callable[[Iteration], None] = lambda _: None
+    on_iteration: Callable[[Iteration], None] = lambda _: None
     inspect: Callable[[KnowledgeGraph, Outcome], Mapping[str, Any]] = lambda *_: {}
     save: Callable[[Outcome, Outcome], None] = lambda *_: None
     fit_first: Callable[[KnowledgeGraph, Config, NeuralModel, int, Callable[[], None]], None] = lambda *args: args[-1]()

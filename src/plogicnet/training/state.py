@@ -1,4 +1,4 @@
-"""What EM leaves behind after each iteration: everything that a run is made of, and that the next iteration needs."""
+"""The state of EM after an iteration. A run stores it, and the next iteration starts from it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -7,21 +7,22 @@ from typing import Any
 from plogicnet.graph import BoolArray, FloatArray
 from plogicnet.mln import RuleModel
 from plogicnet.neural.protocol import NeuralModel
-from plogicnet.systems.system import STAR
+from plogicnet.systems.system import PLOGICNET_STAR_KEY
 
 
 @dataclass(frozen=True)
 class Iteration:
-    """One EM iteration in figures; a line of history.jsonl.
+    """The metrics of one EM iteration, stored as one line of history.jsonl.
 
     Attributes:
+        iteration: the number of the iteration, from 1.
         hidden: the number of hidden triples.
-        accepted: how many of them the rules accept.
-        accepted_precision: the share of the accepted ones that valid or test holds; None where none is accepted.
-        elbo: the parts of the evidence lower bound that can be computed.
+        accepted: the number of accepted hidden triples (p_w ≥ em.tau_triplet).
+        accepted_precision: the share of accepted triples that are in valid or test; None if no triple is accepted.
+        elbo: the parts of the evidence lower bound that can be computed: "pseudolikelihood" and "entropy".
         lambda_: λ, chosen on validation.
-        valid: the figures of each ranking on validation.
-        extra: what a hook added.
+        valid: the validation metrics of each ranking.
+        extra: the result of the hook `inspect`.
     """
 
     iteration: int
@@ -34,23 +35,23 @@ class Iteration:
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def merit(self) -> float:
-        """How good it is on validation: the MRR of pLogicNet*."""
-        return float(self.valid[STAR]["mrr"])
+    def validation_mrr(self) -> float:
+        """The MRR of pLogicNet* on valid."""
+        return float(self.valid[PLOGICNET_STAR_KEY]["mrr"])
 
     def to_json(self) -> dict[str, Any]:
-        """One flat object."""
-        own = {f.name.rstrip("_"): getattr(self, f.name) for f in fields(self) if f.name != "extra"}
-        return {**own, **self.extra}
+        """Return a JSON object; the keys of `extra` are at the top level."""
+        values = {f.name.rstrip("_"): getattr(self, f.name) for f in fields(self) if f.name != "extra"}
+        return {**values, **self.extra}
 
     @classmethod
-    def of_json(cls, line: Mapping[str, Any]) -> "Iteration":
-        """What `to_json` gave.
+    def from_json(cls, line: Mapping[str, Any]) -> "Iteration":
+        """Create an instance from the output of `to_json`.
 
         Example:
             >>> line = {"iteration": 1, "hidden": 0, "accepted": 0, "accepted_precision": None}
-            >>> line |= {"elbo": {}, "lambda": 0.5, "valid": {}, "made": 1}
-            >>> Iteration.of_json(line).to_json() == line
+            >>> line |= {"elbo": {}, "lambda": 0.5, "valid": {}, "note": 1}
+            >>> Iteration.from_json(line).to_json() == line
             True
         """
         names = {f.name.rstrip("_"): f.name for f in fields(cls) if f.name != "extra"}
@@ -63,7 +64,13 @@ class Outcome:
     """The state of EM after an iteration.
 
     Attributes:
-        iteration: how many EM iterations led here; the history is longer where later ones were no better.
+        neural: the neural model; None for rules alone.
+        rule_model: the rule model with its weights.
+        hidden_q: q of each hidden triple.
+        accepted: whether each hidden triple was accepted.
+        lambda_: λ, chosen on validation.
+        history: the metrics of each iteration, including later ones if they were worse.
+        iteration: the number of the iteration, from 1; 0 before the first.
     """
 
     neural: NeuralModel | None
@@ -75,6 +82,6 @@ class Outcome:
     iteration: int
 
     @property
-    def merit(self) -> float:
-        """How good it is on the validation triples."""
-        return self.history[self.iteration - 1].merit
+    def validation_mrr(self) -> float:
+        """The MRR of pLogicNet* on valid."""
+        return self.history[self.iteration - 1].validation_mrr

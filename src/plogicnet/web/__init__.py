@@ -1,1 +1,1 @@
-"""The page and the REST interface of one run: read-only, bounded, by default for this machine alone."""
+"""The web page and the REST API of one run. Both are read-only and, by default, reachable only from this machine."""

@@ -1,10 +1,10 @@
-"""Connections that are bounded in number and in time: slow and idle clients make room for others.
+"""Limits on the number and the duration of connections, so that slow or idle clients cannot block others.
 
-uvicorn itself bounds a request's head (`h11_max_incomplete_event_size`) and closes connections that stay idle after an
-answer (`timeout_keep_alive`). Three things it cannot do are done here: it never closes a connection that sends its
-head slowly or not at all, nor one that does not read its answer; and its `limit_concurrency` refuses new clients, so
-that a few hundred idle connections would lock everyone out, where the one that has waited longest is closed instead.
-Only the callbacks of `asyncio.Protocol` and the application's call are used for that.
+uvicorn limits the size of a request's head, which is its URL and headers (`h11_max_incomplete_event_size`). It closes
+connections that stay idle after a response (`timeout_keep_alive`). But it never closes a connection whose client sends
+the head slowly or not at all, or does not read the response. With uvicorn's `limit_concurrency`, a few hundred idle
+connections would block all new clients. So this module adds deadlines. If there are
+too many connections, it closes the longest idle one, or the least recently active one if none is idle.
 """
 
 import asyncio
@@ -19,99 +19,99 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits of one client, and of all together.
+    """The limits per client and for all clients.
 
     Attributes:
-        connections: how many may be open; when another comes, the one that has waited longest is closed.
-        head_bytes: a request's address and headers; two names of 5,000 characters, escaped, fit in.
-        head_seconds: how long a connection may take for a request's head, or be idle.
-        answer_seconds: how long an answer may take until the client has all of it.
-        waiting: how many requests may wait for the model; further ones are answered with 503.
+        max_connections: maximum number of open connections; a further one closes another connection.
+        head_bytes: maximum size of a request's URL and headers; two escaped names of 5,000 characters fit.
+        head_seconds: maximum time to send a request's head, and maximum time that a connection can be idle.
+        response_seconds: maximum time until the client has received the whole response.
+        max_waiting: maximum number of requests that wait for the model; further ones get status 503.
     """
 
-    connections: int = 256
+    max_connections: int = 256
     head_bytes: int = 192 * 1024
     head_seconds: float = 15.0
-    answer_seconds: float = 60.0
-    waiting: int = 64
+    response_seconds: float = 60.0
+    max_waiting: int = 64
 
 
 @dataclass
 class Connection:
-    """An open connection: how many requests of it are being answered, since when, and its deadline."""
+    """An open connection: its number of active requests, the time when that number changed, and its deadline."""
 
     transport: asyncio.Transport
     limits: Limits
-    answering: int = 0
-    since: float = 0.0
+    n_active: int = 0
+    changed_at: float = 0.0
     deadline: asyncio.TimerHandle | None = None
 
-    def expect(self, requests: int = 0) -> None:
-        """Counts the requests that begin, or end, and sets the deadline of the next step."""
-        self.cancel()
+    def update_active(self, change: int = 0) -> None:
+        """Add `change` to the number of active requests, and set a new deadline."""
+        self.cancel_deadline()
         loop = asyncio.get_running_loop()
-        self.answering, self.since = self.answering + requests, loop.time()
-        seconds = self.limits.answer_seconds if self.answering else self.limits.head_seconds
+        self.n_active, self.changed_at = self.n_active + change, loop.time()
+        seconds = self.limits.response_seconds if self.n_active else self.limits.head_seconds
         if not self.transport.is_closing():
             self.deadline = loop.call_later(seconds, self.transport.abort)
 
-    def cancel(self) -> None:
-        """Ends the deadline."""
+    def cancel_deadline(self) -> None:
+        """Cancel the deadline."""
         if self.deadline is not None:
             self.deadline.cancel()
 
 
 @dataclass(frozen=True)
 class Connections:
-    """The open connections of a server, by the addresses of their clients; an application around another one."""
+    """The open connections of a server by client address, and the middleware that limits them."""
 
     application: ASGIApp
     limits: Limits
-    opened: dict[Any, Connection] = field(default_factory=dict)
+    by_client: dict[Any, Connection] = field(default_factory=dict)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers one request within its time."""
-        connection = self.opened.get(scope["client"])
-        if connection is None:  # it was closed meanwhile
+        """Handle one request within its deadline."""
+        connection = self.by_client.get(scope["client"])
+        if connection is None:  # the connection was closed
             return
-        connection.expect(1)
+        connection.update_active(1)
         try:
             await self.application(scope, receive, send)
         finally:
-            connection.expect(-1)
+            connection.update_active(-1)
 
     def open(self, client: object, transport: asyncio.Transport) -> None:
-        """Adds a connection; if there are too many, it closes the one that has been idle longest."""
-        others = [c for c in self.opened.values() if not c.transport.is_closing()]
-        if len(others) >= self.limits.connections:
-            min(others, key=lambda c: (c.answering > 0, c.since)).transport.abort()
-        self.opened[client] = Connection(transport, self.limits)
-        self.opened[client].expect()
+        """Add a connection. If there are too many, close the longest idle or the least recently active one."""
+        others = [c for c in self.by_client.values() if not c.transport.is_closing()]
+        if len(others) >= self.limits.max_connections:
+            min(others, key=lambda c: (c.n_active > 0, c.changed_at)).transport.abort()
+        self.by_client[client] = Connection(transport, self.limits)
+        self.by_client[client].update_active()
 
     def close(self, client: object, transport: asyncio.Transport) -> None:
-        """Forgets a connection."""
-        if client in self.opened and self.opened[client].transport is transport:
-            self.opened.pop(client).cancel()
+        """Remove a connection."""
+        if client in self.by_client and self.by_client[client].transport is transport:
+            self.by_client.pop(client).cancel_deadline()
 
     def protocol(self) -> type[asyncio.Protocol]:
-        """The HTTP protocol of uvicorn, which reports here when a connection opens and closes."""
+        """Return a subclass of uvicorn's HTTP protocol that tracks opened and closed connections."""
         connections = self
 
-        class Reporting(H11Protocol):
+        class TrackedProtocol(H11Protocol):
             def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
                 super().connection_made(transport)
-                self.opened = tuple(transport.get_extra_info("peername") or ())[:2], transport
-                connections.open(*self.opened)
+                self.tracked = tuple(transport.get_extra_info("peername") or ())[:2], transport
+                connections.open(*self.tracked)
 
             def connection_lost(self, exc: Exception | None) -> None:
                 super().connection_lost(exc)
-                connections.close(*self.opened)
+                connections.close(*self.tracked)
 
             def data_received(self, data: bytes) -> None:
                 try:
                     super().data_received(data)
-                except h11.LocalProtocolError:  # the client broke the protocol in the middle of an answer
-                    self.opened[1].abort()
+                except h11.LocalProtocolError:  # the client violated the protocol during a response
+                    self.tracked[1].abort()
 
             def send_400_response(self, msg: str) -> None:
                 body = json.dumps({"error": msg}).encode()
@@ -121,4 +121,4 @@ class Connections:
                     self.transport.write(self.conn.send(event) or b"")
                 self.transport.close()
 
-        return Reporting
+        return TrackedProtocol

@@ -1,4 +1,7 @@
-"""Which relations suit an entity, and at which end: where its missing facts are looked for."""
+"""The roles of entities. A role is a relation together with the side, head or tail, on which the entity is.
+
+An entity has known facts in its known roles. Missing facts are searched for in known and in suggested roles.
+"""
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass
@@ -11,20 +14,20 @@ from plogicnet.graph import HEAD, RELATION, TAIL, IntArray, KnowledgeGraph, Side
 from plogicnet.rules import RuleTable, Variable
 
 Role = tuple[int, Side]
-"""A relation and the end that is asked for: an entity in the role (r, "tail") is the head of (entity, r, ?)."""
+"""The id of a relation, and the missing side: for the role (r, "tail"), the query is (entity, r, ?)."""
 
-ROLES_AT_ONCE = 24
-"""In how many roles an entity's missing facts are looked for in one answer; others are asked for by name."""
+MAX_ROLES = 24
+"""Maximum number of roles in which one response searches for missing facts."""
 
 
 @dataclass(frozen=True)
 class Roles:
-    """The roles of every entity of a graph, known and suggested.
+    """The known and the suggested roles of the entities of a graph.
 
     Example:
         >>> rows = [("a", "husband", "b"), ("c", "husband", "d"), ("c", "plays", "chess")]
         >>> roles = Roles(KnowledgeGraph.from_names(rows), RuleTable.of([], [], []))
-        >>> roles.known(0), roles.of(0)
+        >>> roles.known_counts(0), roles.candidates(0)
         ({(0, 'tail'): 1}, [(0, 'tail'), (1, 'tail')])
     """
 
@@ -32,43 +35,49 @@ class Roles:
     rules: RuleTable
 
     @cached_property
-    def _by_end(self) -> list[tuple[IntArray, IntArray]]:
-        """For head and for tail: the facts' rows ordered by that entity and relation, and where each entity begins."""
+    def _rows_by_end(self) -> list[tuple[IntArray, IntArray]]:
+        """Two arrays for heads, and two for tails, to look up the facts of an entity.
+
+        The first has the rows of `train`, sorted by entity and relation. The second has the start of each entity in it.
+        """
         train, entities = self.graph.train, np.arange(len(self.graph.entities) + 1)
         orders = [(end, np.lexsort((train[:, RELATION], train[:, end]))) for end in (HEAD, TAIL)]
         return [(rows, np.searchsorted(train[rows, end], entities)) for end, rows in orders]
 
     def facts(self, entity: int) -> IntArray:
-        """The known facts of an entity, each once: as head, then as tail, by relation."""
+        """Return the known facts of an entity without duplicates: as head, then as tail, sorted by relation."""
         train = self.graph.train
-        as_head, as_tail = (train[rows[at[entity] : at[entity + 1]]] for rows, at in self._by_end)
+        as_head, as_tail = (train[rows[start[entity] : start[entity + 1]]] for rows, start in self._rows_by_end)
         return np.concatenate([as_head, as_tail[as_tail[:, HEAD] != entity]])
 
-    def known(self, entity: int) -> dict[Role, int]:
-        """How many facts of an entity are known in each role, most first."""
+    def known_counts(self, entity: int) -> dict[Role, int]:
+        """Return the number of known facts of an entity per role, largest first."""
         facts = self.facts(entity).tolist()
         counts = Counter[Role]((relation, "tail" if head == entity else "head") for head, relation, _ in facts)
         return dict(counts.most_common())
 
-    def of(self, entity: int) -> list[Role]:
-        """Roles that suit an entity: its known ones; those that rules conclude from these; those of similar entities.
+    def candidates(self, entity: int) -> list[Role]:
+        """Return the known roles of an entity, then roles that rules conclude from them, then roles of similar ones.
 
-        A hub keeps all its known roles; others come up to as many as one answer looks into.
+        All known roles are returned. Others are added up to a total of `MAX_ROLES`.
         """
-        known = self.known(entity)
+        known = self.known_counts(entity)
         by_rule: dict[Role, float] = {}
         for role in known:
-            for concluded, weight in self._concluded.get(role, {}).items():
+            for concluded, weight in self._concluded_roles.get(role, {}).items():
                 by_rule[concluded] = max(by_rule.get(concluded, 0.0), weight)
-        suggested = dict.fromkeys([*sorted(by_rule, key=lambda role: -by_rule[role]), *self._of_similar(entity)])
+        suggested = dict.fromkeys([*sorted(by_rule, key=lambda role: -by_rule[role]), *self._roles_of_similar(entity)])
         others = [role for role in suggested if role not in known]
-        return [*known, *others[: max(0, ROLES_AT_ONCE - len(known))]]
+        return [*known, *others[: max(0, MAX_ROLES - len(known))]]
 
     @cached_property
-    def _concluded(self) -> dict[Role, dict[Role, float]]:
-        """Which roles rules of positive weight conclude from a role, each with the greatest such weight."""
+    def _concluded_roles(self) -> dict[Role, dict[Role, float]]:
+        """For each role, the roles that rules conclude from it, with the largest weight of these rules.
+
+        Only rules with a positive weight are used.
+        """
         relations, table = self.graph.relations, self.rules
-        found: dict[Role, dict[Role, float]] = defaultdict(dict)
+        roles: dict[Role, dict[Role, float]] = defaultdict(dict)
         for rule, weight in zip(table.rules, table.weight.tolist(), strict=True):
             if rule.negated or not weight > 0:
                 continue
@@ -77,26 +86,26 @@ class Roles:
                 concluded = (relations.id(rule.head.relation), side)
                 for atom in rule.body:
                     if isinstance(term, Variable) and term in (atom.head, atom.tail):
-                        has = found[relations.id(atom.relation), "tail" if term == atom.head else "head"]
-                        has[concluded] = max(has.get(concluded, 0.0), weight)
-        return found
+                        weights = roles[relations.id(atom.relation), "tail" if term == atom.head else "head"]
+                        weights[concluded] = max(weights.get(concluded, 0.0), weight)
+        return roles
 
     @cached_property
-    def _taken(self) -> sparse.csr_array:
-        """Entities × roles, 1 where a fact is known: role 2r is the head's in relation r, 2r + 1 the tail's."""
+    def _role_matrix(self) -> sparse.csr_array:
+        """The matrix entities × roles, 1 for known roles. Columns 2r and 2r + 1 are heads and tails of relation r."""
         graph = self.graph
         rows = graph.train[:, [HEAD, TAIL]].ravel()
         columns = np.add(2 * graph.train[:, [RELATION]], [0, 1]).ravel()
         shape = (len(graph.entities), 2 * len(graph.relations))
         matrix = sparse.csr_array((np.ones(len(rows)), (rows, columns)), shape)
-        matrix.data[:] = 1.0  # however often
+        matrix.data[:] = 1.0  # duplicates were summed
         return matrix
 
-    def _of_similar(self, entity: int) -> list[Role]:
-        """The commonest roles of the entities that share roles with this one; more shared (by cosine), more counted."""
-        taken = self._taken
-        shared = taken @ taken[[entity]].toarray()[0]
-        size = np.sqrt(np.maximum(taken.sum(axis=1) * taken[[entity]].sum(), 1))
-        share = (shared / size) ** 4 @ taken
-        best = np.argsort(-share, kind="stable")[:ROLES_AT_ONCE]
-        return [(int(i) // 2, "head" if i % 2 else "tail") for i in best if share[i] > 0]
+    def _roles_of_similar(self, entity: int) -> list[Role]:
+        """Return the most frequent roles of entities with similar roles, weighted by cosine similarity."""
+        matrix = self._role_matrix
+        shared = matrix @ matrix[[entity]].toarray()[0]
+        norm = np.sqrt(np.maximum(matrix.sum(axis=1) * matrix[[entity]].sum(), 1))
+        frequency = (shared / norm) ** 4 @ matrix
+        best = np.argsort(-frequency, kind="stable")[:MAX_ROLES]
+        return [(int(i) // 2, "head" if i % 2 else "tail") for i in best if frequency[i] > 0]

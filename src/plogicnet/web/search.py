@@ -1,4 +1,4 @@
-"""Finding names while they are typed: over names and labels, without regard to case and accents."""
+"""Search over names and labels that ignores case, accents and underscores."""
 
 import re
 import unicodedata
@@ -9,11 +9,11 @@ from itertools import accumulate
 from plogicnet.graph import IntArray
 
 
-def folded(text: str) -> str:
-    """A text without case, accents and the difference between blanks and underscores.
+def normalize(text: str) -> str:
+    """Return a text in lower case and without accents; white space and underscores become one space.
 
     Example:
-        >>> folded("Zoë_Ångström")
+        >>> normalize("Zoë_Ångström")
         'zoe angstrom'
     """
     parts = unicodedata.normalize("NFKD", text.casefold())
@@ -21,7 +21,7 @@ def folded(text: str) -> str:
 
 
 class Search:
-    """All names and labels as one text, the most frequent first, so that searching is the text's own find.
+    """A search index: one string with all names and labels, one per line, those with the highest counts first.
 
     Example:
         >>> search = Search(["anna", "joanna", "ben"], {"ben": "Ánna's brother"}, [1, 5, 3])
@@ -33,26 +33,30 @@ class Search:
         self.names, self.counts = names, counts
         order = sorted(range(len(names)), key=lambda i: -counts[i])
         texts = [(i, text) for i in order for text in dict.fromkeys((names[i], labels.get(names[i], names[i])))]
-        lines = [folded(text) for _, text in texts]
-        self.owners = [i for i, _ in texts]
-        self.starts = list(accumulate((len(line) + 1 for line in lines), initial=1))  # each after its line break
+        lines = [normalize(text) for _, text in texts]
+        self.name_indices = [i for i, _ in texts]
+        self.starts = list(accumulate((len(line) + 1 for line in lines), initial=1))  # position of each line in `text`
         self.text = "\n" + "".join(line + "\n" for line in lines)
 
-    def find(self, query: str, most: int) -> list[int]:
-        """The numbers of names that are the query, then those that begin so, hold a word that does, or hold it."""
-        wanted = folded(query)
-        found: dict[int, None] = {}
-        for pattern in (f"\n{wanted}\n", f"\n{wanted}", f" {wanted}", wanted) if wanted else ("\n",):
-            for owner in self._owners(pattern):
-                found[owner] = None
-                if len(found) == most:
-                    return list(found)
-        return list(found)
+    def find(self, query: str, limit: int) -> list[int]:
+        """Return the indices of at most `limit` matching names.
 
-    def _owners(self, pattern: str) -> Iterator[int]:
-        """Whose lines hold a pattern, each line once."""
-        at = self.text.find(pattern)
-        while 0 <= at < len(self.text) - 1:  # the last line break begins no line
-            line = bisect_right(self.starts, at + pattern.startswith("\n")) - 1
-            yield self.owners[line]
-            at = self.text.find(pattern, self.starts[line + 1] - 1)
+        Names or labels that equal the query are first, then those that start with it, those in which another word
+        starts with it, and those that contain it.
+        """
+        text = normalize(query)
+        matches: dict[int, None] = {}
+        for pattern in (f"\n{text}\n", f"\n{text}", f" {text}", text) if text else ("\n",):
+            for index in self._find_lines(pattern):
+                matches[index] = None
+                if len(matches) == limit:
+                    return list(matches)
+        return list(matches)
+
+    def _find_lines(self, pattern: str) -> Iterator[int]:
+        """Yield the index of the name of each line that contains a pattern."""
+        position = self.text.find(pattern)
+        while 0 <= position < len(self.text) - 1:  # the last line break is not followed by a line
+            line = bisect_right(self.starts, position + pattern.startswith("\n")) - 1
+            yield self.name_indices[line]
+            position = self.text.find(pattern, self.starts[line + 1] - 1)

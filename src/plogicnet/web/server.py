@@ -1,4 +1,4 @@
-"""The server: routes over an Answerer, one thread for the model, a cache of answers, and how it is started."""
+"""The web server: the endpoints of `ModelService`, one thread for the model, and a cache of responses."""
 
 import asyncio
 import json
@@ -22,31 +22,33 @@ from starlette.types import ASGIApp
 
 from plogicnet.model import PLogicNet
 from plogicnet.support.errors import InputError
-from plogicnet.support.records import json_of
+from plogicnet.support.records import to_jsonable
 from plogicnet.version import VERSION
-from plogicnet.web import shapes
-from plogicnet.web.answers import Answerer, UnknownName
+from plogicnet.web import schemas
 from plogicnet.web.connections import Connections, Limits
-from plogicnet.web.gate import FAILED, FAILED_WHY, Gate, failure, host_name, is_local
+from plogicnet.web.security import FAILED, FAILED_MESSAGE, RequestGuard, error_response, host_name, is_local
+from plogicnet.web.service import ModelService, UnknownNameError
 
 CACHE_BYTES = 32 << 20
+"""Maximum size of the cache of responses."""
 BACKLOG = 128
-EVERYWHERE = ("", "0.0.0.0", "::")  # nosec B104
-"""Addresses to listen on that nobody can open."""
-QUESTIONS = ("info", "metrics", "rules", "rule", "search", "entity", "known", "predicted", "predict", "explain")
-"""What can be asked: methods of the answerer."""
-TYPES = {"html": "text/html", "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
+"""Maximum number of connections that wait to be accepted."""
+WILDCARD_HOSTS = ("", "0.0.0.0", "::")  # nosec B104
+"""Hosts that mean all network interfaces. They are not valid in a URL."""
+ENDPOINTS = ("info", "metrics", "rules", "rule", "search", "entity", "known", "predicted", "predict", "explain")
+"""Methods of ModelService that are endpoints of the REST API."""
+MEDIA_TYPES = {"html": "text/html", "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
 
 
-class Busy(Exception):  # noqa: N818
-    """Too many requests wait for the model already, or this one waited too long."""
+class ServerBusyError(Exception):
+    """Raised if too many requests wait for the model, or if this one has waited too long."""
 
 
 @dataclass
 class RequestQueue:
-    """Asks the model one question at a time, in a thread of its own, and caches the last answers.
+    """A queue that runs one request at a time in one thread, and caches recent responses.
 
-    One thread, since compiled kernels use all cores by themselves; the model never changes, so answers do not expire.
+    One thread is enough, because numerical code uses all cores. The model never changes, so responses do not expire.
     """
 
     limits: Limits
@@ -55,99 +57,99 @@ class RequestQueue:
     size: int = 0
     waiting: int = 0
 
-    async def ask(self, question: Callable[..., object], **values: object) -> bytes:
-        """The JSON that a question gives for some values."""
-        key = (question.__name__, *values.items())
+    async def call(self, method: Callable[..., object], **values: object) -> bytes:
+        """Call a method with keyword arguments and return its result as JSON."""
+        key = (method.__name__, *values.items())
         if key in self.cached:
             self.cached.move_to_end(key)
             return self.cached[key]
-        if self.waiting >= self.limits.waiting:
-            raise Busy("too many requests wait already; try again in a second")
+        if self.waiting >= self.limits.max_waiting:
+            raise ServerBusyError("too many requests are waiting. Try again in a second")
         self.waiting += 1
         try:
-            work = asyncio.get_running_loop().run_in_executor(self.pool, _as_json, question, values)
-            # a request that still waits then is dropped; one that is being worked on ends by itself, being bounded
-            body = await asyncio.wait_for(work, self.limits.answer_seconds / 2)
+            work = asyncio.get_running_loop().run_in_executor(self.pool, _to_json, method, values)
+            # a timeout drops a waiting request, but not a running one, which ends soon because requests are limited
+            body = await asyncio.wait_for(work, self.limits.response_seconds / 2)
         except TimeoutError:
-            raise Busy("the server is too busy to answer in time; try again later") from None
+            raise ServerBusyError("the server is too busy. Try again later") from None
         finally:
             self.waiting -= 1
         if key not in self.cached and len(body) <= CACHE_BYTES // 8:
             self.cached[key] = body
-            self.size += _bytes_of(key, body)
+            self.size += _entry_bytes(key, body)
         while self.size > CACHE_BYTES:
-            self.size -= _bytes_of(*self.cached.popitem(last=False))
+            self.size -= _entry_bytes(*self.cached.popitem(last=False))
         return body
 
 
-def _bytes_of(key: object, body: bytes) -> int:
-    """What an answer takes, its question included: a long name that nobody has makes a short answer."""
+def _entry_bytes(key: object, body: bytes) -> int:
+    """Return the memory of a cache entry. The key counts too: a request with a long name can have a short response."""
     return len(body) + 4 * len(repr(key)) + 500
 
 
-def _as_json(question: Callable[..., object], values: dict[str, object]) -> bytes:
-    return json.dumps(json_of(question(**values)), ensure_ascii=False, allow_nan=False).encode()
+def _to_json(method: Callable[..., object], values: dict[str, object]) -> bytes:
+    return json.dumps(to_jsonable(method(**values)), ensure_ascii=False, allow_nan=False).encode()
 
 
-def make_app(answerer: Answerer, limits: Limits) -> FastAPI:
-    """The page and the REST interface over a model: each question of the answerer is a route with its parameters."""
+def make_app(service: ModelService, limits: Limits) -> FastAPI:
+    """Return the application with the web page and the REST API of a model."""
     app = FastAPI(
         title="plogicnet",
         version=VERSION,
-        summary="Which facts is a knowledge graph missing, how probable is each, and why.",
+        summary="Find the facts that a knowledge graph is missing, with a probability and an explanation for each.",
         docs_url=None,
         redoc_url=None,
-        redirect_slashes=False,  # no answer is made of what a request says about its host
-        responses={code: {"model": shapes.Failure} for code in (400, 401, 403, 404, 413, 421, 422, 503)},
+        redirect_slashes=False,  # a redirect would contain the Host header of the request
+        responses={code: {"model": schemas.Failure} for code in (400, 401, 403, 404, 413, 421, 422, 503)},
     )
     _add_page(app)
-    for kind in (RequestValidationError, InputError, Busy, HTTPException, Exception):
-        app.add_exception_handler(kind, _failed)
+    for error_type in (RequestValidationError, InputError, ServerBusyError, HTTPException, Exception):
+        app.add_exception_handler(error_type, _handle_error)
     queue = RequestQueue(limits)
-    for name in QUESTIONS:
-        question = getattr(answerer, name)
-        endpoint = _endpoint(queue, question)
-        app.add_api_route(f"/api/{name}", endpoint, name=name, description=getdoc(getattr(Answerer, name)))
+    for name in ENDPOINTS:
+        method = getattr(service, name)
+        endpoint = _endpoint(queue, method)
+        app.add_api_route(f"/api/{name}", endpoint, name=name, description=getdoc(getattr(ModelService, name)))
     return app
 
 
-def _endpoint(queue: RequestQueue, question: Callable[..., object]) -> Callable[..., Awaitable[Response]]:
-    """The function of a route, with the parameters and the result of a question."""
+def _endpoint(queue: RequestQueue, method: Callable[..., object]) -> Callable[..., Awaitable[Response]]:
+    """Return an endpoint with the parameters and the result type of a method."""
 
-    async def answer(**values: object) -> Response:
-        return Response(await queue.ask(question, **values), media_type="application/json")
+    async def endpoint(**values: object) -> Response:
+        return Response(await queue.call(method, **values), media_type="application/json")
 
-    answer.__signature__ = signature(question)  # type: ignore[attr-defined]
-    return answer
+    endpoint.__signature__ = signature(method)  # type: ignore[attr-defined]
+    return endpoint
 
 
-async def _failed(_: Request, error: Exception) -> Response:
-    """Every mistake is answered as {"error": …}."""
+async def _handle_error(_: Request, error: Exception) -> Response:
+    """Return the response {"error": …} for an exception."""
     match error:
         case RequestValidationError():
-            return failure(422, "; ".join(f"{e['loc'][-1]}: {e['msg']}" for e in error.errors()))
-        case UnknownName():
-            return failure(404, str(error))
+            return error_response(422, "; ".join(f"{e['loc'][-1]}: {e['msg']}" for e in error.errors()))
+        case UnknownNameError():
+            return error_response(404, str(error))
         case InputError():
-            return failure(422, str(error))
-        case Busy():
-            return failure(503, str(error), {"retry-after": "1"})
+            return error_response(422, str(error))
+        case ServerBusyError():
+            return error_response(503, str(error), {"retry-after": "1"})
         case HTTPException():
-            return failure(error.status_code, "nothing is here" if error.status_code == 404 else error.detail)
-    return failure(FAILED, FAILED_WHY)  # the gate prints why
+            return error_response(error.status_code, "not found" if error.status_code == 404 else error.detail)
+    return error_response(FAILED, FAILED_MESSAGE)  # RequestGuard prints the reason
 
 
 def _add_page(app: FastAPI) -> None:
-    """The page and its files, read once: no path of a request ever reaches the disk."""
+    """Add the web page and its files. They are read at the start, so that no request can read files from disk."""
     for item in files("plogicnet.web").joinpath("static").iterdir():
         path = "/" if item.name == "page.html" else f"/static/{item.name}"
-        kind = TYPES[item.name.rpartition(".")[2]]
-        answer = Response(item.read_bytes(), media_type=kind, headers={"cache-control": "no-cache"})
-        app.router.routes.append(Route(path, answer, methods=["GET"]))
+        media_type = MEDIA_TYPES[item.name.rpartition(".")[2]]
+        response = Response(item.read_bytes(), media_type=media_type, headers={"cache-control": "no-cache"})
+        app.router.routes.append(Route(path, response, methods=["GET"]))
 
 
 def make_server(application: ASGIApp, limits: Limits) -> uvicorn.Server:
-    """A server with these limits, not started yet."""
+    """Return a server with these limits. It is not started."""
     connections = Connections(application, limits)
     config = uvicorn.Config(
         connections,
@@ -167,21 +169,23 @@ def make_server(application: ASGIApp, limits: Limits) -> uvicorn.Server:
     return uvicorn.Server(config)
 
 
-def bound(host: str, port: int) -> socket.socket:
-    """A socket that listens there.
+def listening_socket(host: str, port: int) -> socket.socket:
+    """Return a socket that listens on a host and port.
 
     Example:
-        >>> with bound("127.0.0.1", 0) as listening:
+        >>> with listening_socket("127.0.0.1", 0) as listening:
         ...     listening.getsockname()[0]
         '127.0.0.1'
     """
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        family, *_, address = found[0]
-        both = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
-        return socket.create_server(address, family=family, backlog=BACKLOG, dualstack_ipv6=both)
+        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, *_, address = addresses[0]
+        dual_stack = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
+        return socket.create_server(address, family=family, backlog=BACKLOG, dualstack_ipv6=dual_stack)
     except (OSError, UnicodeError) as error:
-        raise InputError(f"--host {host} --port {port}: cannot listen there: {error}") from None
+        raise InputError(
+            f"cannot listen on {host}, port {port}: {error}. Use another --port (0: any free port) or --host"
+        ) from None
 
 
 def serve(
@@ -189,29 +193,38 @@ def serve(
     host: str,
     port: int,
     token: str | None,
-    allowed: list[str],
+    allowed_hosts: list[str],
     announce: Callable[[str], None],
 ) -> None:
-    """Serves a model until Ctrl-C or SIGTERM; a token is made up where others can reach the server and none is given.
+    """Serve a model until Ctrl-C or SIGTERM.
 
-    Others can where it is bound to the outside, and where it has further names: something passes requests on to it.
-    The port is taken before the model is loaded, so that one that is not free is reported at once.
+    If other machines can reach the server and `token` is None, a random token is required. Other machines can reach
+    the server if its host is not local, or through a proxy with one of `allowed_hosts`. The port is opened before the
+    model is loaded, so that a port that is in use is reported at once.
+
+    Args:
+        load: a function that loads the model.
+        host: the host to listen on.
+        port: the port to listen on; 0: any free port.
+        token: the token that requests must contain, or None.
+        allowed_hosts: further host names that are allowed in the Host header.
+        announce: called with the address of the server when it is ready.
     """
     limits = Limits()
-    if token is None and (allowed or not is_local(host)):
+    if token is None and (allowed_hosts or not is_local(host)):
         token = secrets.token_urlsafe(24)
-    names = allowed if is_local(host) else [*allowed, socket.gethostname()]
-    with bound(host, port) as listening:
-        answerer = Answerer(load())
-        answerer.warm()
-        gate = Gate(make_app(answerer, limits), host, token, frozenset(map(host_name, names)))
-        reached = socket.gethostname() if host in EVERYWHERE else host
-        shown = f"[{reached}]" if ":" in reached else reached
-        address = f"http://{shown}:{listening.getsockname()[1]}/"
+    names = allowed_hosts if is_local(host) else [*allowed_hosts, socket.gethostname()]
+    with listening_socket(host, port) as listening:
+        service = ModelService(load())
+        service.warm()
+        guard = RequestGuard(make_app(service, limits), host, token, frozenset(map(host_name, names)))
+        name = socket.gethostname() if host in WILDCARD_HOSTS else host
+        url_host = f"[{name}]" if ":" in name else name
+        address = f"http://{url_host}:{listening.getsockname()[1]}/"
         announce(address if token is None else f"{address}?token={token}")
-        before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+        previous_handler = signal.signal(signal.SIGTERM, signal.default_int_handler)
         try:
-            with suppress(KeyboardInterrupt):  # the way in which a server is meant to end
-                make_server(gate, limits).run([listening])
+            with suppress(KeyboardInterrupt):  # the normal end of a server
+                make_server(guard, limits).run([listening])
         finally:
-            signal.signal(signal.SIGTERM, before)
+            signal.signal(signal.SIGTERM, previous_handler)

@@ -1,4 +1,4 @@
-"""Downloads from a real server on this machine: what is kept, what is refused, and what a failure says."""
+"""Downloads from a local server: stored files, rejected content and addresses, and error messages."""
 
 import hashlib
 import os
@@ -33,19 +33,19 @@ HALF = len(TRAIN) // 2
 
 @dataclass
 class Site:
-    """What the server does, and what it was asked for."""
+    """The behaviour of the server, and the requested paths."""
 
     pages: dict[str, bytes] = field(default_factory=lambda: dict(PAGES))
     status: int | None = None
     redirect: str | None = None
     cut: int | None = None
-    silent: bool = False
+    hang: bool = False
     root: str = ""
-    asked: list[str] = field(default_factory=list)
-    go_on: threading.Event = field(default_factory=threading.Event)
+    requested: list[str] = field(default_factory=list)
+    resume: threading.Event = field(default_factory=threading.Event)
 
     def answer(self, request: BaseHTTPRequestHandler) -> None:
-        self.asked.append(request.path)
+        self.requested.append(request.path)
         if self.status is not None:
             request.send_error(self.status)
             return
@@ -61,8 +61,8 @@ class Site:
         request.end_headers()
         request.wfile.write(page[: self.cut])
         request.wfile.flush()
-        if self.silent:
-            self.go_on.wait(10)
+        if self.hang:
+            self.resume.wait(10)
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     yield site
-    site.go_on.set()
+    site.resume.set()
     server.shutdown()
     server.server_close()
     thread.join()
@@ -96,21 +96,23 @@ def tiny(site: Site) -> DataSet:
     return DataSet("tiny", "Tiny", *counts, sums, "none", "nobody", "https://example.org/tiny", addresses)
 
 
-def is_whole(folder: Path) -> bool:
-    """All three files, and nothing else but a lock."""
+def is_complete(folder: Path) -> bool:
+    """Return whether all three files are complete; there must be no other file except the lock."""
     assert {file.name for file in folder.iterdir()} - {".lock"} == {"train.txt", "valid.txt", "test.txt"}
     return all((folder / path[1:]).read_bytes() == page for path, page in PAGES.items())
 
 
-def fails(tiny: DataSet, directory: Path, match: str) -> str:
-    """The message of a download that must fail at train, of which nothing is left."""
+def download_error(tiny: DataSet, directory: Path, match: str) -> str:
+    """Return the message of a download that must fail at train and leave no file."""
     with pytest.raises(InputError, match=match) as caught:
         fetch(tiny, directory)
     assert {file.name for file in (directory / "tiny").iterdir()} <= {".lock"}
     return str(caught.value)
 
 
-def test_a_data_set(site: Site, tiny: DataSet, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_fetch_downloads_once_and_reports_progress(
+    site: Site, tiny: DataSet, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     steps: dict[str, tuple[int, int]] = {}
 
     @contextmanager
@@ -126,101 +128,101 @@ def test_a_data_set(site: Site, tiny: DataSet, tmp_path: Path, capfd: pytest.Cap
 
     cache = tmp_path / "new" / "cache"
     assert fetch(tiny, cache, counting) == cache / "tiny"
-    assert is_whole(cache / "tiny")
+    assert is_complete(cache / "tiny")
     readable = 0o666 & ~os.umask(os.umask(0o022))
     assert (cache / "tiny" / "train.txt").stat().st_mode & 0o777 == readable
     assert steps == {f"tiny{path}, bytes": (len(page), len(page)) for path, page in PAGES.items()}
     fetch(tiny, cache)
-    assert site.asked == list(PAGES)
-    assert capfd.readouterr() == ("", "")  # the progress alone is shown
+    assert site.requested == list(PAGES)
+    assert capfd.readouterr() == ("", "")  # only the progress is displayed
 
 
-def test_what_failed_starts_again_and_what_is_complete_stays(site: Site, tiny: DataSet, tmp_path: Path) -> None:
+def test_only_incomplete_files_are_downloaded_again(site: Site, tiny: DataSet, tmp_path: Path) -> None:
     site.cut = HALF
-    message = fails(tiny, tmp_path, rf"train\.txt: .*{HALF} bytes read")
-    assert "Run it again, or put train.txt, valid.txt, test.txt into $PLOGICNET_DATA/tiny by hand" in message
+    message = download_error(tiny, tmp_path, rf"train\.txt: .*{HALF} bytes read")
+    assert "Run the command again, or copy train.txt, valid.txt and test.txt into $PLOGICNET_DATA/tiny" in message
     site.cut, site.pages["/test.txt"] = None, b"wrong"
-    with pytest.raises(InputError, match=r"test\.txt: not the expected file"):
+    with pytest.raises(InputError, match=r"test\.txt: unexpected content"):
         fetch(tiny, tmp_path)
-    (tmp_path / "tiny" / ".test.txt.123.part").mkdir()  # a killed process leaves this
-    site.pages, site.asked = dict(PAGES), []
-    assert is_whole(fetch(tiny, tmp_path))
-    assert site.asked == ["/test.txt"]
+    (tmp_path / "tiny" / ".test.txt.123.part").mkdir()  # left by a killed process
+    site.pages, site.requested = dict(PAGES), []
+    assert is_complete(fetch(tiny, tmp_path))
+    assert site.requested == ["/test.txt"]
 
 
-def test_an_interrupt_leaves_nothing(tiny: DataSet, tmp_path: Path) -> None:
+def test_an_interrupted_download_leaves_no_file(tiny: DataSet, tmp_path: Path) -> None:
     @contextmanager
-    def impatient(step: str, total: int) -> Iterator[Advance]:
+    def interrupting(step: str, total: int) -> Iterator[Advance]:
         def advance(units: int = 1, note: str = "") -> None:  # noqa: ARG001
             raise KeyboardInterrupt(step, total)
 
         yield advance
 
     with pytest.raises(KeyboardInterrupt):
-        fetch(tiny, tmp_path, impatient)
+        fetch(tiny, tmp_path, interrupting)
     assert {file.name for file in (tmp_path / "tiny").iterdir()} <= {".lock"}
-    assert is_whole(fetch(tiny, tmp_path))
+    assert is_complete(fetch(tiny, tmp_path))
 
 
-def test_content_is_checked_by_sha256_or_else_by_lines(site: Site, tiny: DataSet, tmp_path: Path) -> None:
+def test_content_is_checked_by_sha256_or_by_the_number_of_lines(site: Site, tiny: DataSet, tmp_path: Path) -> None:
     counted = replace(tiny, sha256={})
-    assert is_whole(fetch(counted, tmp_path / "right"))
+    assert is_complete(fetch(counted, tmp_path / "right"))
     other = TRAIN.replace(b"train", b"other")
     site.pages["/train.txt"] = other
-    message = fails(tiny, tmp_path, r"train\.txt: not the expected file")
+    message = download_error(tiny, tmp_path, r"train\.txt: unexpected content")
     assert hashlib.sha256(other).hexdigest() in message
     assert tiny.sha256["train"] in message
     site.pages["/train.txt"] = TRAIN + b"a\tr\tb"
-    fails(counted, tmp_path, "it has 20,001 lines, expected 20,000")
+    download_error(counted, tmp_path, "expected 20,000 lines, found 20,001")
 
 
 @pytest.mark.parametrize("status", [404, 503])
-def test_errors_of_the_server(site: Site, tiny: DataSet, tmp_path: Path, status: int) -> None:
+def test_a_server_error_raises(site: Site, tiny: DataSet, tmp_path: Path, status: int) -> None:
     site.status = status
-    message = fails(tiny, tmp_path, rf"http://127.*/train\.txt: the server answered {status} ")
-    assert "by hand (see https://example.org/tiny)" in message
+    message = download_error(tiny, tmp_path, rf"http://127.*/train\.txt: the server returned {status} ")
+    assert "(see https://example.org/tiny)" in message
 
 
-def test_a_server_that_stops_answering(
+def test_a_server_that_does_not_respond_raises(
     site: Site, tiny: DataSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(download, "TIMEOUT_SECONDS", 0.3)
-    site.silent = True
+    site.hang = True
     for cut in (0, HALF):
         site.cut = cut
-        fails(tiny, tmp_path, r"train\.txt: no answer within 0\.3 s")
+        download_error(tiny, tmp_path, r"train\.txt: no response within 0\.3 s")
 
 
-def test_no_server(tiny: DataSet, tmp_path: Path) -> None:
+def test_a_refused_connection_raises(tiny: DataSet, tmp_path: Path) -> None:
     with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as closed:
         port = closed.server_port
     nowhere = replace(tiny, addresses=dict.fromkeys(SPLITS, f"http://127.0.0.1:{port}/train.txt"))
-    fails(nowhere, tmp_path, rf":{port}/train\.txt: Connection refused")
+    download_error(nowhere, tmp_path, rf":{port}/train\.txt: Connection refused")
 
 
 @pytest.mark.parametrize("address", ["http://example.org/a", "ftp://127.0.0.1/a", "file:///etc/hosts", "/etc/hosts"])
-def test_only_safe_addresses(tiny: DataSet, tmp_path: Path, address: str) -> None:
-    fails(replace(tiny, addresses=dict.fromkeys(SPLITS, address)), tmp_path, f"{address}: only https")
+def test_only_https_addresses_are_allowed(tiny: DataSet, tmp_path: Path, address: str) -> None:
+    download_error(replace(tiny, addresses=dict.fromkeys(SPLITS, address)), tmp_path, f"{address}: only https")
 
 
-def test_redirects(site: Site, tiny: DataSet, tmp_path: Path) -> None:
+def test_redirects_are_followed_only_to_allowed_addresses(site: Site, tiny: DataSet, tmp_path: Path) -> None:
     site.redirect = f"{site.root}/moved"
-    assert is_whole(fetch(tiny, tmp_path / "moved"))
+    assert is_complete(fetch(tiny, tmp_path / "moved"))
     site.redirect = "http://example.org"
-    fails(tiny, tmp_path, r"http://example\.org/train\.txt: only https")
+    download_error(tiny, tmp_path, r"http://example\.org/train\.txt: only https")
 
 
-def test_several_at_once(site: Site, tiny: DataSet, tmp_path: Path) -> None:
+def test_concurrent_downloads_fetch_each_file_once(site: Site, tiny: DataSet, tmp_path: Path) -> None:
     threads = [threading.Thread(target=fetch, args=(tiny, tmp_path)) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert is_whole(tmp_path / "tiny")
-    assert site.asked == list(PAGES)
+    assert is_complete(tmp_path / "tiny")
+    assert site.requested == list(PAGES)
 
 
-def test_a_directory_that_cannot_be_written(tiny: DataSet, tmp_path: Path) -> None:
+def test_an_unwritable_directory_raises(tiny: DataSet, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(InputError, match=r"cannot be written.*PLOGICNET_CACHE"):
+    with pytest.raises(InputError, match=r"cannot write to .*PLOGICNET_CACHE"):
         fetch(tiny, tmp_path / "file")

@@ -1,4 +1,4 @@
-"""The registry of benchmark data sets: what it says of them, their names, and where they are found."""
+"""The list of benchmark data sets: entries, names and locations."""
 
 import gzip
 import hashlib
@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from plogicnet.graph.datasets.registry import DATA_SETS, available, cache_directory, canonical, locate
+from plogicnet.graph.datasets.registry import DATA_SETS, available_names, cache_directory, canonical_name, locate
 from plogicnet.graph.knowledge_graph import SPLITS
 from plogicnet.support.errors import InputError
 
@@ -17,7 +17,7 @@ COUNTED_ONLY = {"codex-m", "codex-l", "yago3-10"}
 
 @pytest.fixture
 def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty $PLOGICNET_DATA, beside an empty cache."""
+    """Return an empty $PLOGICNET_DATA; the cache is also empty."""
     monkeypatch.setenv("PLOGICNET_DATA", str(tmp_path / "data"))
     monkeypatch.setenv("PLOGICNET_CACHE", str(tmp_path / "cache"))
     (tmp_path / "data").mkdir()
@@ -31,10 +31,10 @@ def make(folder: Path, *files: str) -> Path:
     return folder
 
 
-def test_every_set_is_complete() -> None:
+def test_every_entry_is_complete() -> None:
     assert len(DATA_SETS) == 14
     for name, data_set in DATA_SETS.items():
-        assert data_set.name == name == canonical(data_set.name)
+        assert data_set.name == name == canonical_name(data_set.name)
         assert all(n > 0 for n in (data_set.entities, data_set.relations, *data_set.triples.values()))
         assert set(data_set.sha256) == (set() if name in COUNTED_ONLY else set(SPLITS))
         assert all(len(bytes.fromhex(sha256)) == 32 for sha256 in data_set.sha256.values())
@@ -48,10 +48,10 @@ def test_every_set_is_complete() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(set(DATA_SETS) - COUNTED_ONLY))
-def test_the_real_files(name: str) -> None:
+def test_the_files_match_the_checksums_and_counts(name: str) -> None:
     folder = Path(os.environ.get("PLOGICNET_DATA", "no-data")) / name
     if not folder.is_dir():
-        pytest.skip(f"PLOGICNET_DATA is not set to a directory that holds {name}")
+        pytest.skip(f"PLOGICNET_DATA is not set to a directory that contains {name}")
     data_set, entities, relations = DATA_SETS[name], set(), set()
     for split in SPLITS:
         plain = folder / f"{split}.txt"
@@ -82,42 +82,42 @@ def test_the_real_files(name: str) -> None:
         ("-", None),
     ],
 )
-def test_names_are_forgiving(name: str, known: str | None) -> None:
-    assert canonical(name) == known
+def test_names_ignore_case_spaces_hyphens_and_underscores(name: str, known: str | None) -> None:
+    assert canonical_name(name) == known
 
 
-def test_no_two_names_are_alike() -> None:
-    assert [canonical(name) for name in DATA_SETS] == list(DATA_SETS)
+def test_canonical_names_are_unique() -> None:
+    assert [canonical_name(name) for name in DATA_SETS] == list(DATA_SETS)
 
 
-def test_the_data_directory_comes_first_and_the_exact_name_before_its_likes(data: Path) -> None:
+def test_the_data_directory_and_exact_names_take_precedence(data: Path) -> None:
     assert locate("WN18RR") is None
     cached = make(cache_directory() / "wn18rr", "train.txt", "valid.txt", "test.txt")
     assert locate("WN18RR") == locate("wn18-rr") == cached
     empty = make(data / "WN 18 RR")
     assert locate("WN18RR") == empty
-    like = make(data / "Wn18-RR", "train.tsv")
-    assert locate("WN18RR") == like  # of two that are only alike, the one with triples
+    similar = make(data / "Wn18-RR", "train.tsv")
+    assert locate("WN18RR") == similar  # of two similar names, the one with triples
     exact = make(data / "WN18RR")
     assert locate("WN18RR") == exact
-    assert locate("wn18_rr") == like
+    assert locate("wn18_rr") == similar
 
 
-def test_sets_outside_the_registry(data: Path) -> None:
+def test_other_data_sets_are_found_in_the_data_directory(data: Path) -> None:
     mine = make(data / "My Graph", "train.csv")
     (data / "notes").touch()
     assert locate("my-graph") == mine
     assert [locate(name) for name in ("notes", "", ".", "..", "My Graph/..", str(mine))] == [None] * 6
 
 
-def test_only_a_whole_download_counts(data: Path) -> None:
+def test_an_incomplete_download_is_ignored(data: Path) -> None:
     cached = make(cache_directory() / "umls", "train.txt", "valid.txt", ".test.txt.part")
     make(cache_directory() / "unknown", "train.txt", "valid.txt", "test.txt")
-    assert (locate("umls"), locate("unknown"), available()) == (None, None, [])
+    assert (locate("umls"), locate("unknown"), available_names()) == (None, None, [])
     (cached / "test.txt").touch()
-    assert (locate("umls"), available()) == (cached, ["umls"])
+    assert (locate("umls"), available_names()) == (cached, ["umls"])
     make(data / "UMLS", "train.nt.gz")
-    assert available() == ["UMLS"]
+    assert available_names() == ["UMLS"]
 
 
 @pytest.mark.parametrize("ending", [".txt", ".tsv", ".csv", ".parquet", ".nt", ".ttl", ".txt.gz", ".csv.gz", ".ttl.gz"])
@@ -126,24 +126,24 @@ def test_available_sets_have_a_train_file(data: Path, ending: str) -> None:
     make(data / "a", f"train{ending}")
     make(data / "only-test", f"test{ending}")
     make(data / "other", "train.doc", "train")
-    assert available() == ["a", "b"]
+    assert available_names() == ["a", "b"]
 
 
 @pytest.mark.parametrize("value", ["", "missing", "a-file"])
-def test_without_a_data_directory(data: Path, monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+def test_without_a_data_directory_nothing_is_found(data: Path, monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     (data / "a-file").touch()
     monkeypatch.setenv("PLOGICNET_DATA", str(data / value) if value else "")
-    assert (locate("umls"), available()) == (None, [])
+    assert (locate("umls"), available_names()) == (None, [])
 
 
-def test_an_unreadable_data_directory(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreadable_data_directory_raises(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (data / "loop").symlink_to("loop")
     monkeypatch.setenv("PLOGICNET_DATA", str(data / "loop"))
-    with pytest.raises(InputError, match=r"PLOGICNET_DATA=.*loop cannot be read"):
+    with pytest.raises(InputError, match=r"cannot read PLOGICNET_DATA=.*loop"):
         locate("umls")
 
 
-def test_the_cache_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_directory_follows_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for variable in ("PLOGICNET_CACHE", "XDG_CACHE_HOME"):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))

@@ -1,4 +1,4 @@
-"""Reading graphs from files and directories in any names, and mistakes that say where they are."""
+"""Reading graphs from files and directories, with unusual names and invalid content."""
 
 import gzip
 from pathlib import Path
@@ -34,7 +34,7 @@ def named(graph: KnowledgeGraph, split: str) -> list[Row]:
 
 
 @pytest.mark.parametrize("suffix", [".txt", ".tsv", ".txt.gz", ".tsv.gz"])
-def test_a_directory(tmp_path: Path, suffix: str) -> None:
+def test_a_directory_is_read_with_its_splits(tmp_path: Path, suffix: str) -> None:
     for split, rows in (("train", ROWS[:4] + ROWS[1:2]), ("valid", ROWS[4:5] * 3), ("test", ROWS[5:])):
         write(tmp_path / (split + suffix), rows)
     graph = open_graph(tmp_path)
@@ -46,13 +46,13 @@ def test_a_directory(tmp_path: Path, suffix: str) -> None:
 
 @pytest.mark.parametrize("file", ["family.tsv", "family.tsv.gz"])
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
-def test_one_file_is_all_training(tmp_path: Path, file: str, end: str) -> None:
+def test_a_single_file_becomes_train(tmp_path: Path, file: str, end: str) -> None:
     graph = open_graph(str(write(tmp_path / file, ROWS, end)))
     assert (graph.name, named(graph, "train")) == ("family", ROWS)
     assert len(graph.valid) == len(graph.test) == 0
 
 
-def test_valid_and_test_may_be_missing_or_empty(tmp_path: Path) -> None:
+def test_valid_and_test_can_be_missing_or_empty(tmp_path: Path) -> None:
     write(tmp_path / "train.txt", ROWS)
     write(tmp_path / "test.txt", [])
     graph = open_graph(tmp_path)
@@ -62,8 +62,8 @@ def test_valid_and_test_may_be_missing_or_empty(tmp_path: Path) -> None:
 @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(odd_names(), odd_names(), odd_names()), min_size=1, max_size=6))
 @example([("\ufeff", "\u2028", "\x85")])
-def test_any_name_is_read_as_it_stands(tmp_path: Path, rows: list[Row]) -> None:
-    # one quote that is not closed makes all quotes of a TSV file parts of names
+def test_any_name_is_read_unchanged(tmp_path: Path, rows: list[Row]) -> None:
+    # with an unclosed quote, all quotes of a TSV file are parts of names
     rows = [*rows, ('"a', "r", "b")]
     write(tmp_path / "train.tsv", [("first", "line", "here"), *rows])
     graph = open_graph(tmp_path)
@@ -74,30 +74,30 @@ def test_any_name_is_read_as_it_stands(tmp_path: Path, rows: list[Row]) -> None:
     "text", ["a\tr\tb\na\tr\n", "a\tr\tb\tc\n", "a-r-b\n", "a\tr\tb\nc\tr\td\te\n"], ids=["2", "4", "1", "3 then 4"]
 )
 @pytest.mark.parametrize("suffix", ["", ".gz"])
-def test_a_wrong_number_of_columns_names_the_file(tmp_path: Path, text: str, suffix: str) -> None:
+def test_a_wrong_number_of_columns_raises_with_the_line(tmp_path: Path, text: str, suffix: str) -> None:
     write(tmp_path / "train.tsv", ROWS)
     bad = tmp_path / f"valid.tsv{suffix}"
     bad.write_bytes(gzip.compress(text.encode()) if suffix else text.encode())
-    with pytest.raises(InputError, match=r"valid\.tsv.*, line [12]: . columns? where three are meant"):
+    with pytest.raises(InputError, match=r"valid\.tsv.*, line [12]: expected three columns .* found . columns?"):
         open_graph(tmp_path)
 
 
-@pytest.mark.parametrize("data", [b"a\tr\tb\xff\n", b"\x1f\x8b broken"], ids=["no UTF-8", "no gzip"])
-def test_a_broken_file_is_named(tmp_path: Path, data: bytes) -> None:
+@pytest.mark.parametrize("data", [b"a\tr\tb\xff\n", b"\x1f\x8b broken"], ids=["not UTF-8", "not gzip"])
+def test_an_invalid_file_is_named_in_the_message(tmp_path: Path, data: bytes) -> None:
     file = tmp_path / ("train.txt.gz" if b"broken" in data else "train.txt")
     file.write_bytes(data)
     with pytest.raises(InputError, match=r"train\.txt"):
         open_graph(tmp_path)
 
 
-def test_a_cut_off_gzip_is_named(tmp_path: Path) -> None:
+def test_a_truncated_gzip_file_is_named_in_the_message(tmp_path: Path) -> None:
     data = gzip.compress("".join(f"e{i}\tr\te{i * 7919 % 1000}\n" for i in range(1_000)).encode())
     (tmp_path / "train.txt.gz").write_bytes(data[: len(data) // 2])
     with pytest.raises(InputError, match=r"train\.txt\.gz"):
         open_graph(tmp_path)
 
 
-def test_no_train_file_and_no_triple(tmp_path: Path) -> None:
+def test_a_graph_without_training_triples_raises(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no train file"):
         open_graph(tmp_path)
     write(tmp_path / "train.txt", [])
@@ -107,11 +107,11 @@ def test_no_train_file_and_no_triple(tmp_path: Path) -> None:
 
 def test_read_triples(tmp_path: Path) -> None:
     graph = KnowledgeGraph.from_names(ROWS)
-    asked = [ROWS[2], (ROWS[0][0], ROWS[1][1], ROWS[0][0])]
-    found = read_triples(write(tmp_path / "asked.tsv", asked), graph)
-    assert [graph.names(row) for row in found] == asked
-    assert read_triples(write(tmp_path / "none.tsv", []), graph).shape == (0, 3)
+    names = [ROWS[2], (ROWS[0][0], ROWS[1][1], ROWS[0][0])]
+    triples = read_triples(write(tmp_path / "triples.tsv", names), graph)
+    assert [graph.names(row) for row in triples] == names
+    assert read_triples(write(tmp_path / "empty.tsv", []), graph).shape == (0, 3)
     with pytest.raises(InputError, match=r"unknown entity 'ana'.*'anna'"):
-        read_triples(write(tmp_path / "asked.tsv", [("ana", "knows", "ben")]), graph)
+        read_triples(write(tmp_path / "triples.tsv", [("ana", "knows", "ben")]), graph)
     with pytest.raises(InputError, match=r"missing\.tsv"):
         read_triples(tmp_path / "missing.tsv", graph)

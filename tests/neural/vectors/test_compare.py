@@ -1,4 +1,4 @@
-"""Compiled comparisons against PyTorch's own, on random shapes, and on one and two threads."""
+"""Compiled comparisons against PyTorch's, on random shapes and different numbers of threads."""
 
 from importlib.util import find_spec
 
@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plogicnet.neural.vectors.compare import COMPILED, PLAIN, Kernel, choose_cross
-from plogicnet.neural.vectors.compiled import WORTH_THREADS
+from plogicnet.neural.vectors.compiled import MIN_PARALLEL_WORK
 
 SIZE = st.integers(0, 6)
 
 
 def numbers(shape: tuple[int, ...], seed: int) -> torch.Tensor:
-    """Half of them on a coarse grid, so that coordinates are often equal."""
+    """Return numbers, half of them on a coarse grid, so that coordinates are often equal."""
     rng = np.random.default_rng(seed)
     values = np.where(rng.random(shape) < 0.5, rng.integers(-1, 2, shape), rng.normal(size=shape))
     return torch.from_numpy(values)
@@ -41,9 +41,9 @@ def test_distances_and_gradients_equal_the_plain_ones(
 
 @pytest.mark.parametrize("kernel", COMPILED)
 @pytest.mark.parametrize("shape", [(3, 64, 128, 100), (1, 300, 100, 64)])
-def test_threads_change_no_bit(kernel: Kernel, shape: tuple[int, int, int, int]) -> None:
+def test_results_do_not_depend_on_the_number_of_threads(kernel: Kernel, shape: tuple[int, int, int, int]) -> None:
     b, n, m, w = shape
-    assert b * n * m * w >= WORTH_THREADS, "large enough for threads"
+    assert b * n * m * w >= MIN_PARALLEL_WORK, "large enough for threads"
     queries, candidates = numbers((b, n, w), 1).float(), numbers((b, m, w), 2).float()
     results = []
     for threads in (1, 2, 3):
@@ -57,20 +57,20 @@ def test_threads_change_no_bit(kernel: Kernel, shape: tuple[int, int, int, int])
 
 
 @pytest.mark.parametrize("kernel", COMPILED)
-def test_no_number_stays_no_number(kernel: Kernel) -> None:
+def test_nan_and_infinity_are_propagated(kernel: Kernel) -> None:
     queries, candidates = torch.tensor([[float("nan"), 0.0]]), torch.tensor([[0.0, 0.0], [1.0, 1.0]])
     assert bool(COMPILED[kernel](queries, candidates).isnan().all())
     assert bool(COMPILED[kernel](candidates[:1], torch.full((1, 2), torch.inf)).isinf().all())
 
 
-def test_a_plain_comparison_in_pieces_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plain_comparison_in_chunks_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     queries, candidates = numbers((2, 5, 6), 1), numbers((2, 4, 6), 2)
     whole = PLAIN["modulus"](queries, candidates)
-    monkeypatch.setattr("plogicnet.neural.vectors.compare.AT_ONCE", 50)
+    monkeypatch.setattr("plogicnet.neural.vectors.compare.CHUNK_DIFFERENCES", 50)
     assert torch.equal(PLAIN["modulus"](queries, candidates), whole)
 
 
-def test_the_choice() -> None:
+def test_the_comparison_depends_on_kernels_and_device() -> None:
     cpu, cuda = torch.device("cpu"), torch.device("cuda")
     for kernel in PLAIN:
         assert choose_cross(kernel, "plain", cpu) is PLAIN[kernel]

@@ -1,4 +1,4 @@
-"""Every geometry, by both recipes, keeps the contract of neural models."""
+"""The contract of neural models for every geometry and recipe."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ CASES = [(name, "sampled") for name in MODEL_NAMES] + [(n, "one_vs_all") for n i
 
 
 @pytest.mark.parametrize(("name", "recipe"), CASES)
-def test_the_contract(name: str, recipe: str, tmp_path: Path) -> None:
+def test_vector_models_fulfil_the_contract(name: str, recipe: str, tmp_path: Path) -> None:
     values = SMALL | {"neural.model": name, "neural.vectors.recipe": recipe, "neural.steps": 12}
     config = Config().with_values(values)
     check_model(lambda graph: make_model(graph, config), tmp_path)

@@ -1,4 +1,4 @@
-"""The self-adversarial loss against a loop in float64, and its gradient against the formula with the shares frozen."""
+"""The self-adversarial loss against a float64 loop, and its gradient against the formula with constant shares."""
 
 import math
 
@@ -20,7 +20,7 @@ def sigmoid(x: float) -> float:
 
 
 def slow_shares(scores: list[float], usable: list[bool], temperature: float) -> list[float]:
-    """softmax(temperature · score) over the usable; zeros where there is none."""
+    """Return softmax(temperature · score) over usable negatives; all zero without any."""
     among = [temperature * s for s, u in zip(scores, usable, strict=True) if u]
     if not among:
         return [0.0] * len(scores)
@@ -36,7 +36,7 @@ def slow_loss(
     weight: list[float],
     temperature: float,
 ) -> tuple[float, list[float], list[list[float]]]:
-    """The loss, its derivative by each positive score and by each negative score (shares held fixed)."""
+    """Return the loss and its derivatives by positive and negative scores, with constant shares."""
     total, by_positive, by_negative = 0.0, [], []
     for p, ns, us, w in zip(positive, negative, usable, weight, strict=True):
         shares = slow_shares(ns, us, temperature)
@@ -80,7 +80,7 @@ def test_value_and_gradient_equal_the_loop(
 
 
 def test_gradient_equals_autograd_of_the_plain_formula_through_shared_vectors() -> None:
-    """Chunks of positives that share negatives; the share takes no gradient even where scores hang together."""
+    """Chunks of positives share negatives. The softmax share has no gradient even if scores depend on each other."""
     generator = torch.Generator().manual_seed(3)
     base = torch.randn(2, 3, 4, generator=generator, dtype=torch.float64)
     usable = torch.rand(2, 3, 4, generator=generator) < 0.7
@@ -107,7 +107,7 @@ def test_gradient_equals_autograd_of_the_plain_formula_through_shared_vectors() 
     np.testing.assert_allclose(grads[0][1].numpy(), grads[1][1].numpy(), atol=1e-12)
 
 
-def test_a_positive_without_usable_negatives_has_only_its_own_part() -> None:
+def test_a_positive_without_usable_negatives_has_only_the_positive_part() -> None:
     negative = torch.tensor([[5.0, -2.0]], dtype=torch.float64, requires_grad=True)
     positive = torch.tensor([1.5], dtype=torch.float64, requires_grad=True)
     loss = self_adversarial_loss(positive, negative, torch.zeros(1, 2, dtype=torch.bool), torch.ones(1), 1.0)
@@ -117,7 +117,7 @@ def test_a_positive_without_usable_negatives_has_only_its_own_part() -> None:
     assert by_negative.tolist() == [[0.0, 0.0]]
 
 
-def test_unusable_negatives_change_nothing() -> None:
+def test_unusable_negatives_do_not_change_the_loss() -> None:
     positive, weight = torch.tensor([0.3, -1.0]), torch.tensor([1.0, 2.0])
     few = torch.tensor([[1.0, 2.0], [-1.0, 0.5]])
     more = torch.tensor([[1.0, 40.0, 2.0], [-1.0, 0.5, 40.0]])

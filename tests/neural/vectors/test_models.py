@@ -1,4 +1,4 @@
-"""The contract of every model, against its formula written out plainly; a new model gets the whole suite."""
+"""Tests of every geometry and recipe against its plain formula; a new geometry is covered by all of them."""
 
 import itertools
 import math
@@ -16,7 +16,7 @@ from plogicnet.neural.protocol import Checkpoint, Examples
 from plogicnet.neural.vectors import MODEL_NAMES
 from plogicnet.neural.vectors.geometry import Geometry
 from plogicnet.neural.vectors.model import VectorModel
-from plogicnet.neural.vectors.models import MODELS, make_geometry
+from plogicnet.neural.vectors.models import GEOMETRIES, make_geometry
 from plogicnet.neural.vectors.settings import VectorSettings
 from plogicnet.support.errors import InputError
 
@@ -81,17 +81,17 @@ PLAIN: dict[str, Plain] = {
 }
 RECIPES = [
     (name, recipe)
-    for name, model in MODELS.items()
+    for name, model in GEOMETRIES.items()
     for recipe in ("sampled", "one_vs_all")
     if recipe == "sampled" or model.kernel == "dot"
 ]
-each_model = pytest.mark.parametrize("name", MODELS)
+each_model = pytest.mark.parametrize("name", GEOMETRIES)
 each_recipe = pytest.mark.parametrize(("name", "recipe"), RECIPES)
 
 
-def test_every_model_has_its_plain_formula_and_its_name_in_the_settings() -> None:
-    assert set(MODELS) == set(PLAIN) == set(MODEL_NAMES)
-    assert {type(make_geometry(VectorSettings(model=name))) for name in MODELS} == set(MODELS.values())
+def test_every_model_has_a_plain_formula_and_a_registered_name() -> None:
+    assert set(GEOMETRIES) == set(PLAIN) == set(MODEL_NAMES)
+    assert {type(make_geometry(VectorSettings(model=name))) for name in GEOMETRIES} == set(GEOMETRIES.values())
 
 
 def numbers(*shape: int, seed: int) -> torch.Tensor:
@@ -99,9 +99,9 @@ def numbers(*shape: int, seed: int) -> torch.Tensor:
 
 
 def geometry_of(name: str, dim: int, kernels: str = "auto") -> Geometry:
-    geometry = MODELS[name](VectorSettings(model=name, dim=dim, gamma=3.5, kernels=kernels))
+    geometry = GEOMETRIES[name](VectorSettings(model=name, dim=dim, gamma=3.5, kernels=kernels))
     extra = geometry.initial_extra(torch.Generator().manual_seed(5))
-    # not as it begins, where many parameters are zero or one, but anywhere
+    # add noise, because many initial parameters are zero or one
     geometry.extra = {
         key: value.double() + 0.1 * numbers(*value.shape, seed=i) for i, (key, value) in enumerate(extra.items())
     }
@@ -109,10 +109,10 @@ def geometry_of(name: str, dim: int, kernels: str = "auto") -> Geometry:
 
 
 def plain_of(
-    name: str, g: Geometry, known: torch.Tensor, r: torch.Tensor, asked: torch.Tensor, s: Side
+    name: str, g: Geometry, known: torch.Tensor, r: torch.Tensor, answer: torch.Tensor, s: Side
 ) -> torch.Tensor:
-    """A reciprocal model's formula has the known entity first, whichever side is asked for."""
-    return PLAIN[name](known, r, asked, g) if s == "tail" or g.reciprocal else PLAIN[name](asked, r, known, g)
+    """Return the plain score; a reciprocal model's formula has the known entity first for both sides."""
+    return PLAIN[name](known, r, answer, g) if s == "tail" or g.reciprocal else PLAIN[name](answer, r, known, g)
 
 
 @each_model
@@ -121,17 +121,17 @@ def plain_of(
 def test_pair_of_a_query_is_the_plain_formula(name: str, side: Side, dim: int) -> None:
     g = geometry_of(name, dim)
     width, relation_width = g.widths
-    known, relation, asked = (
+    known, relation, answer = (
         numbers(2, 3, width, seed=1),
         numbers(2, 3, relation_width, seed=2),
         numbers(2, 3, width, seed=3),
     )
     query = g.query(known, relation, side)
     assert query.shape == known.shape
-    got = g.pair(query, asked)
+    got = g.pair(query, answer)
     assert got.shape == (2, 3)
     for i, j in itertools.product(range(2), range(3)):
-        expected = plain_of(name, g, known[i, j], relation[i, j], asked[i, j], side)
+        expected = plain_of(name, g, known[i, j], relation[i, j], answer[i, j], side)
         assert got[i, j].item() == pytest.approx(expected.item(), abs=1e-9)
 
 
@@ -160,14 +160,14 @@ def test_gradients_equal_autograd_of_the_plain_formula(name: str, side: Side) ->
     weight = numbers(2, 3, seed=4)
     grads = []
     for way in ("cross", "pair", "plain"):
-        known, relation, asked = leaves = [v.clone().requires_grad_() for v in start]
+        known, relation, answer = leaves = [v.clone().requires_grad_() for v in start]
         g.extra = {key: value.detach().requires_grad_() for key, value in g.extra.items()}
         if way == "plain":
-            rows = [[plain_of(name, g, k, r, a, side) for a in asked] for k, r in zip(known, relation, strict=True)]
+            rows = [[plain_of(name, g, k, r, a, side) for a in answer] for k, r in zip(known, relation, strict=True)]
             scores = torch.stack([torch.stack(row) for row in rows])
         else:
             query = g.query(known, relation, side)
-            scores = g.cross(query, asked) if way == "cross" else g.pair(query[:, None, :], asked[None, :, :])
+            scores = g.cross(query, answer) if way == "cross" else g.pair(query[:, None, :], answer[None, :, :])
         grads.append(torch.autograd.grad((weight * scores).sum(), [*leaves, *g.extra.values()]))
     for cross, pair, plain in zip(*grads, strict=True):
         np.testing.assert_allclose(cross.numpy(), plain.numpy(), atol=1e-9)
@@ -175,8 +175,8 @@ def test_gradients_equal_autograd_of_the_plain_formula(name: str, side: Side) ->
 
 
 @each_model
-def test_equal_candidates_have_equal_scores_wherever_they_stand(name: str) -> None:
-    """Ties must be ties: the same vector scores the same in every column."""
+def test_equal_candidates_have_bit_identical_scores(name: str) -> None:
+    """Otherwise ties would not be counted as ties."""
     g = geometry_of(name, 37)
     queries, one = numbers(5, g.widths[0], seed=9).float(), numbers(1, g.widths[0], seed=10).float()
     cross = g.cross(queries, one.expand(101, -1).contiguous())
@@ -184,8 +184,8 @@ def test_equal_candidates_have_equal_scores_wherever_they_stand(name: str) -> No
 
 
 @each_model
-def test_a_query_on_its_candidate_has_a_finite_gradient(name: str) -> None:
-    """Distances have a corner there."""
+def test_a_query_equal_to_its_candidate_has_a_finite_gradient(name: str) -> None:
+    """Distances are not differentiable there."""
     g = geometry_of(name, 4)
     for kernel in (g.pair, g.cross):
         point = numbers(1, g.widths[0], seed=1).requires_grad_()
@@ -195,7 +195,7 @@ def test_a_query_on_its_candidate_has_a_finite_gradient(name: str) -> None:
 
 
 @each_model
-def test_vectors_begin_small_and_spread(name: str) -> None:
+def test_initial_vectors_are_small_and_distinct(name: str) -> None:
     g = geometry_of(name, 50)
     table = g.initial((300, 50), torch.Generator().manual_seed(0))
     assert table.shape == (300, 50)
@@ -204,16 +204,16 @@ def test_vectors_begin_small_and_spread(name: str) -> None:
     assert len(np.unique(table.numpy())) > 14_000
 
 
-@pytest.mark.parametrize("name", [name for name, model in MODELS.items() if model.kernel != "dot"])
-def test_one_vs_all_is_refused_where_there_is_no_dot_product(name: str) -> None:
+@pytest.mark.parametrize("name", [name for name, model in GEOMETRIES.items() if model.kernel != "dot"])
+def test_one_vs_all_needs_a_dot_product(name: str) -> None:
     with pytest.raises(InputError, match=r"one_vs_all.*neural\.vectors\.recipe=sampled") as caught:
         VectorModel(3, 1, VectorSettings(model=name, recipe="one_vs_all"))
     assert name in str(caught.value)
 
 
 @each_model
-def test_dimension_zero_is_refused(name: str) -> None:
-    with pytest.raises(InputError, match=r"neural\.vectors\.dim: 0"):
+def test_dimension_zero_is_an_input_error(name: str) -> None:
+    with pytest.raises(InputError, match=r"neural\.vectors\.dim must be at least 1, got 0"):
         VectorModel(3, 1, VectorSettings(model=name, dim=0))
 
 
@@ -221,7 +221,7 @@ ENTITIES, RELATIONS = 12, 2
 
 
 def toy() -> IntArray:
-    """A ring walked forwards by one relation and backwards by the other; the last arc is of the first alone."""
+    """Return a ring with a forward and a backward relation; its last edge has only the forward relation."""
     forwards = [(i, 0, (i + 1) % ENTITIES) for i in range(ENTITIES)]
     return np.array(forwards + [(t, 1, h) for h, _, t in forwards[:-1]], dtype=np.int64)
 
@@ -240,35 +240,35 @@ def equal(a: VectorModel, b: VectorModel) -> bool:
 
 @each_recipe
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
-def test_training_is_bit_identical_for_one_seed_and_moves_everything(name: str, recipe: str, dropout: float) -> None:
+def test_training_is_deterministic_and_changes_all_parameters(name: str, recipe: str, dropout: float) -> None:
     models = [model_of(name, recipe, dropout=dropout, regularization=0.01) for _ in range(4)]
     for i, (model, seed) in enumerate(zip(models, (3, 3, 4, 3), strict=True)):
         torch.manual_seed(i)  # the global state must not matter
         model.fit(Examples.of(toy()), seed)
-    begun = model_of(name, recipe, steps=0, dropout=dropout, regularization=0.01)
-    begun.fit(Examples.of(toy()), 3)
+    initial = model_of(name, recipe, steps=0, dropout=dropout, regularization=0.01)
+    initial.fit(Examples.of(toy()), 3)
     assert equal(models[0], models[1])
     assert not equal(models[0], models[2])
     for parameter, p in models[0].parameters.items():
-        assert not torch.equal(p, begun.parameters[parameter]), parameter
+        assert not torch.equal(p, initial.parameters[parameter]), parameter
         assert not p.requires_grad
 
 
 @each_recipe
 def test_training_learns_the_ring(name: str, recipe: str) -> None:
-    """DistMult cannot tell forwards from backwards, unless heads are asked for by relations of their own."""
+    """DistMult cannot distinguish the directions without reciprocal relations."""
     model = model_of(name, recipe, dim=16, steps=500, batch=23, negatives=12)
     model.fit(Examples.of(toy()), seed=0)
     worst = 3.0 if name == "DistMult" and recipe == "sampled" else 1.5
     for side in SIDES:
-        known, asked = (0, 2) if side == "tail" else (2, 0)
+        known, answer = (0, 2) if side == "tail" else (2, 0)
         scores = model.score_all(toy()[:, known], toy()[:, 1], side)
-        truth = scores[torch.arange(len(toy())), torch.from_numpy(toy()[:, asked].copy())]
+        truth = scores[torch.arange(len(toy())), torch.from_numpy(toy()[:, answer].copy())]
         assert (scores >= truth[:, None]).sum(1).double().mean().item() < worst
 
 
 @each_recipe
-def test_scores_agree_with_one_another_and_with_the_formula(name: str, recipe: str) -> None:
+def test_score_and_score_all_equal_the_plain_formula(name: str, recipe: str) -> None:
     model = model_of(name, recipe)
     model.fit(Examples.of(toy()), seed=1)
     wide = {key: p.double() for key, p in model.parameters.items()}
@@ -291,10 +291,10 @@ def test_scores_agree_with_one_another_and_with_the_formula(name: str, recipe: s
     single = model.score(toy()).numpy()
     np.testing.assert_allclose(single, np.mean([plain["head"], plain["tail"]], axis=0), atol=1e-4)
     for side in SIDES:
-        known, asked = (0, 2) if side == "tail" else (2, 0)
+        known, answer = (0, 2) if side == "tail" else (2, 0)
         table = model.score_all(toy()[:, known], toy()[:, 1], side)
         assert table.shape == (len(toy()), ENTITIES)
-        of_triples = table[np.arange(len(toy())), toy()[:, asked]].numpy()
+        of_triples = table[np.arange(len(toy())), toy()[:, answer]].numpy()
         np.testing.assert_allclose(of_triples, plain[side], atol=1e-4)
         if not model.geometry.reciprocal:
             np.testing.assert_allclose(of_triples, single, atol=1e-4)
@@ -302,10 +302,10 @@ def test_scores_agree_with_one_another_and_with_the_formula(name: str, recipe: s
 
 @each_recipe
 @pytest.mark.parametrize("optimizer", ["adam", "adagrad"])
-def test_a_training_that_was_interrupted_ends_with_the_same_bits(
+def test_an_interrupted_training_resumes_to_the_same_bits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, recipe: str, optimizer: str
 ) -> None:
-    monkeypatch.setattr("plogicnet.neural.optimization.LOOK_EVERY", 1)
+    monkeypatch.setattr("plogicnet.neural.optimization.REPORT_EVERY", 1)
     steps = 23
     values: dict[str, Any] = {
         "steps": steps,
@@ -322,7 +322,7 @@ def test_a_training_that_was_interrupted_ends_with_the_same_bits(
             examples,
             7,
             progress=interrupted_at(stop, error),
-            validate=lambda: math.sin(1000 * float(model.score(toy()).sum())),  # the best may be anywhere
+            validate=lambda: math.sin(1000 * float(model.score(toy()).sum())),  # any step can be the best
             checkpoint=Checkpoint(tmp_path / path, every_steps=3),
         )
         return model
@@ -335,7 +335,7 @@ def test_a_training_that_was_interrupted_ends_with_the_same_bits(
             fitted(stop, error, path)
         assert (tmp_path / path).exists() == (stop > 3 or error is KeyboardInterrupt)
         assert equal(fitted(None, error, path), whole)
-    assert equal(fitted(None, RuntimeError, "whole"), whole), "a training that is done is done at once"
+    assert equal(fitted(None, RuntimeError, "whole"), whole), "a complete training performs no more steps"
 
 
 @each_recipe
@@ -345,34 +345,34 @@ def test_odd_graphs_train_to_finite_numbers(name: str, recipe: str) -> None:
     full = np.array([(h, 0, t) for h in range(3) for t in range(3)], dtype=np.int64)
     for triples, entities, relations in ((one, 2, 1), (loop, 1, 1), (full, 3, 1), (one, 40, 7)):
         model = model_of(name, recipe, entities, relations, steps=20, negatives=50)
-        begun = model_of(name, recipe, entities, relations, steps=0)
+        initial = model_of(name, recipe, entities, relations, steps=0)
         negatives = np.array([[0, 0, 0]], dtype=np.int64)
         for examples in (Examples.of(triples), Examples(triples, np.ones(len(triples)), negatives)):
             model.fit(examples, seed=0)
-            begun.fit(examples, seed=0)
+            initial.fit(examples, seed=0)
             assert all(bool(torch.isfinite(p).all()) for p in model.parameters.values())
             assert bool(torch.isfinite(model.score_all(triples[:, 0], triples[:, 1], "tail")).all())
-        if relations > 1:  # a relation that no triple has keeps the vector it began with
-            assert torch.equal(model.relation[relations - 1], begun.relation[relations - 1])
+        if relations > 1:  # an unused relation keeps its initial vector
+            assert torch.equal(model.relation[relations - 1], initial.relation[relations - 1])
 
 
 @each_recipe
-def test_nothing_to_learn_from_is_an_input_error(name: str, recipe: str) -> None:
-    with pytest.raises(InputError, match="no triple to learn from"):
+def test_no_training_triples_is_an_input_error(name: str, recipe: str) -> None:
+    with pytest.raises(InputError, match="train has no triples"):
         model_of(name, recipe).fit(Examples.of(np.empty((0, 3), dtype=np.int64)), seed=0)
 
 
 @each_recipe
-def test_a_loss_that_is_no_number_is_an_error_with_a_hint(name: str, recipe: str) -> None:
+def test_a_loss_that_is_not_finite_is_an_error_with_a_remedy(name: str, recipe: str) -> None:
     model = model_of(name, recipe, learning_rate=3e37, steps=60)
     with pytest.raises(FloatingPointError, match=r"neural\.learning_rate"):
         model.fit(Examples.of(toy()), seed=0)
 
 
 @each_recipe
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
-def test_a_gpu_trains_and_scores_as_a_cpu_does(tmp_path: Path, name: str, recipe: str) -> None:
-    """Not to the bit: a few steps of the same batches agree within rounding."""
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU available")
+def test_a_gpu_gives_the_results_of_a_cpu(tmp_path: Path, name: str, recipe: str) -> None:
+    """A few steps with the same batches agree up to rounding."""
     cpu = model_of(name, recipe, steps=4, regularization=0.01)
     gpu = VectorModel(ENTITIES, RELATIONS, cpu.settings, "cuda")
     examples = Examples(toy(), np.ones(len(toy())), np.array([[0, 0, 5]], dtype=np.int64))

@@ -1,4 +1,4 @@
-"""The second recipe and explicit negatives: a step's loss and gradient against the formula, triple by triple."""
+"""The one_vs_all recipe and explicit negatives: a step's loss and gradient against a loop over triples."""
 
 import math
 from typing import Any
@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from plogicnet.graph import IntArray
 from plogicnet.neural.protocol import Examples
-from plogicnet.neural.vectors.loss import one_vs_all_loss, one_vs_all_rejected_loss, rejected_loss
+from plogicnet.neural.vectors.loss import explicit_negative_loss, one_vs_all_loss, one_vs_all_negative_loss
 from plogicnet.neural.vectors.model import VectorModel
-from plogicnet.neural.vectors.sampling import Passes, explicit_negatives
+from plogicnet.neural.vectors.sampling import ShuffledEpochs, explicit_negatives
 from plogicnet.neural.vectors.settings import VectorSettings
 
 ENTITIES, RELATIONS, DIM = 9, 2, 5
@@ -43,7 +43,7 @@ def model_of(**values: Any) -> VectorModel:
 
 
 def logits(entity: torch.Tensor, relation: torch.Tensor, known: int, r: int) -> torch.Tensor:
-    """Re⟨known, r, conj(e)⟩ for every entity e."""
+    """Return Re⟨known, r, conj(e)⟩ for every entity e."""
     wide, turn = torch.complex(entity[:, :DIM], entity[:, DIM:]), torch.complex(relation[:, :DIM], relation[:, DIM:])
     return torch.stack([(wide[known] * turn[r] * wide[e].conj()).sum().real for e in range(ENTITIES)])
 
@@ -59,7 +59,7 @@ def test_a_step_equals_the_plain_formula(step: int, regularization: float) -> No
     got = torch.autograd.grad(value, parameters)
 
     entity, relation = wide = [p.detach().double().requires_grad_() for p in parameters]
-    batch = Passes(EXAMPLES.positives, EXAMPLES.weights, 6, 3, CPU).queries(step)
+    batch = ShuffledEpochs(EXAMPLES.positives, EXAMPLES.weights, 6, 3, CPU).queries(step)
     explicit = explicit_negatives(EXAMPLES, 6, 3, CPU)
     assert explicit is not None
     rejected = explicit.queries(step)
@@ -93,9 +93,9 @@ def test_explicit_negatives_add_half_their_mean_to_the_sampled_loss() -> None:
         known, answer = (q.known, q.answer) if q.side == "tail" else (q.answer, q.known)
         triples = torch.stack([known, q.relation, answer], dim=1).numpy()
         part = [math.log1p(math.exp(s)) for s in model.score(triples).tolist()]
-        alone = model._loss(Examples.of(EXAMPLES.positives, EXAMPLES.weights), seed=1)(step)
+        without = model._loss(Examples.of(EXAMPLES.positives, EXAMPLES.weights), seed=1)(step)
         both = model._loss(EXAMPLES, seed=1)(step)
-        assert both.item() - alone.item() == pytest.approx(np.mean(part) / 2, rel=1e-4)
+        assert both.item() - without.item() == pytest.approx(np.mean(part) / 2, rel=1e-4)
 
 
 @pytest.mark.parametrize(("recipe", "rate"), [("sampled", 0.02), ("one_vs_all", 0.1)])
@@ -111,28 +111,28 @@ def test_explicit_negatives_are_pushed_down(recipe: str, rate: float) -> None:
 
 @given(st.integers(1, 40), st.integers(1, 60), st.integers(1, 50))
 @settings(deadline=None, max_examples=60)
-def test_a_pass_over_explicit_negatives_lasts_as_long_as_one_over_positives(n: int, negatives: int, batch: int) -> None:
+def test_an_epoch_of_explicit_negatives_is_as_long_as_one_of_positives(n: int, negatives: int, batch: int) -> None:
     every = some(100, seed=1)
     examples = Examples(every[:n], np.ones(n), every[n : n + negatives])
-    passes = explicit_negatives(examples, batch, 0, CPU)
-    assert passes is not None
+    epochs = explicit_negatives(examples, batch, 0, CPU)
+    assert epochs is not None
     size = min(batch, n)
-    assert 1 <= passes.size <= size
+    assert 1 <= epochs.size <= size
     steps = -(-n // size)
     if negatives <= n:
-        assert passes.size * steps >= negatives, "each is seen in a pass"
-        assert (passes.size - 1) * n < negatives * size, "and hardly more often"
+        assert epochs.size * steps >= negatives, "each is seen in an epoch"
+        assert (epochs.size - 1) * n < negatives * size, "and rarely twice"
 
 
-def test_explicit_negatives_come_in_shuffled_passes() -> None:
-    passes = explicit_negatives(EXAMPLES, 4, 0, CPU)
-    assert passes is not None
-    assert passes.size == 2
+def test_explicit_negatives_come_in_shuffled_epochs() -> None:
+    epochs = explicit_negatives(EXAMPLES, 4, 0, CPU)
+    assert epochs is not None
+    assert epochs.size == 2
     for parity in (0, 1):
-        pieces = [passes.queries(2 * number + parity) for number in range(5)]
+        batches = [epochs.queries(2 * number + parity) for number in range(5)]
         seen = [
             (k, r, a) if q.side == "tail" else (a, r, k)
-            for q in pieces
+            for q in batches
             for k, r, a in zip(q.known.tolist(), q.relation.tolist(), q.answer.tolist(), strict=True)
         ]
         assert sorted(seen) == sorted(map(tuple, EXAMPLES.negatives.tolist()))
@@ -143,15 +143,15 @@ def test_losses_of_extreme_scores_stay_finite() -> None:
     answer = torch.tensor([0, 0])
     for value in (
         one_vs_all_loss(scores, answer, torch.ones(2)),
-        one_vs_all_rejected_loss(scores, answer),
-        rejected_loss(scores.flatten()),
+        one_vs_all_negative_loss(scores, answer),
+        explicit_negative_loss(scores.flatten()),
     ):
         assert math.isfinite(value.item())
         assert bool(torch.isfinite(torch.autograd.grad(value, scores)[0]).all())
 
 
-def test_weights_decide_how_much_a_positive_teaches() -> None:
-    """Two answers to one question: the one of weight three gets three quarters of the probability."""
+def test_probabilities_are_proportional_to_weights() -> None:
+    """A query has two answers. The one with weight three gets three quarters of the probability."""
     triples = np.array([[0, 0, 1], [0, 0, 2]], dtype=np.int64)
     model = model_of(steps=2000, learning_rate=0.1, batch=2)
     model.fit(Examples.of(triples, np.array([3.0, 1.0])), seed=0)

@@ -1,4 +1,4 @@
-"""Batches, negatives and subsampling weights: what a step draws, and that nothing but (seed, step) decides it."""
+"""Batches, negatives and subsampling weights. A batch depends only on seed and step."""
 
 import math
 from collections import Counter
@@ -28,15 +28,15 @@ def sampler_of(
     entities: int = 9,
     batch: int = 4,
     negatives: int = 5,
-    share: int = 2,
+    chunk_size: int = 2,
     seed: int = 0,
     weights: np.ndarray[tuple[int], np.dtype[np.float64]] | None = None,
 ) -> Sampler:
-    return Sampler(Examples.of(positives, weights), entities, batch, negatives, share, seed, torch.device("cpu"))
+    return Sampler(Examples.of(positives, weights), entities, batch, negatives, chunk_size, seed, torch.device("cpu"))
 
 
 def rows(batch: Batch, size: int) -> list[Triple]:
-    """The positives of a batch, without the rows that only fill the last chunk."""
+    """Return the positives of a batch without the padding of the last chunk."""
     parts = torch.stack([batch.known, batch.relation, batch.answer], dim=-1).flatten(0, 1).tolist()
     return [(k, r, a) if batch.side == "tail" else (a, r, k) for k, r, a in parts][:size]
 
@@ -52,30 +52,30 @@ def test_tail_and_head_are_corrupted_in_turn() -> None:
 
 
 @pytest.mark.parametrize(
-    ("n", "batch", "share"), [(10, 4, 2), (10, 4, 1), (10, 4, 3), (7, 7, 64), (5, 100, 4), (1, 9, 3)]
+    ("n", "batch", "chunk_size"), [(10, 4, 2), (10, 4, 1), (10, 4, 3), (7, 7, 64), (5, 100, 4), (1, 9, 3)]
 )
-def test_every_pass_covers_each_positive_once(n: int, batch: int, share: int) -> None:
+def test_every_epoch_contains_each_positive_once(n: int, batch: int, chunk_size: int) -> None:
     positives = random_positives(n, 9, 2, seed=1)
-    sampler = sampler_of(positives, batch=batch, share=share)
+    sampler = sampler_of(positives, batch=batch, chunk_size=chunk_size)
     size = min(batch, n)
     for parity in (0, 1):
         drawn = [t for number in range(3 * n) for t in rows(sampler.batch(2 * number + parity), size)]
         orders = []
         for start in range(0, len(drawn) - n + 1, n):
-            one_pass = drawn[start : start + n]
-            assert sorted(one_pass) == sorted(map(tuple, positives.tolist()))
-            orders.append(tuple(one_pass))
+            epoch = drawn[start : start + n]
+            assert sorted(epoch) == sorted(map(tuple, positives.tolist()))
+            orders.append(tuple(epoch))
         if n >= 5:
-            assert len(set(orders)) > 1, "every pass is shuffled anew"
+            assert len(set(orders)) > 1, "every epoch is shuffled differently"
 
 
 @pytest.mark.parametrize(
-    ("n", "batch", "share", "chunks", "wide"),
+    ("n", "batch", "chunk_size", "chunks", "wide"),
     [(20, 8, 1, 8, 1), (20, 8, 4, 2, 4), (20, 8, 3, 3, 3), (20, 8, 64, 1, 8), (3, 8, 2, 2, 2), (1, 8, 2, 1, 1)],
 )
-def test_shapes_and_padding(n: int, batch: int, share: int, chunks: int, wide: int) -> None:
+def test_shapes_and_padding(n: int, batch: int, chunk_size: int, chunks: int, wide: int) -> None:
     positives = random_positives(n, 9, 2, seed=2)
-    sampler = sampler_of(positives, batch=batch, share=share, negatives=5)
+    sampler = sampler_of(positives, batch=batch, chunk_size=chunk_size, negatives=5)
     size = min(batch, n)
     weight_of = dict(zip(map(tuple, positives.tolist()), slow_weights(positives), strict=True))
     for step in range(8):
@@ -97,13 +97,13 @@ def test_shapes_and_padding(n: int, batch: int, share: int, chunks: int, wide: i
     st.integers(0, 2**31),
 )
 @settings(deadline=None, max_examples=60)
-def test_usable_says_exactly_which_corruptions_are_no_positives(
-    n: int, batch: int, negatives: int, share: int, step: int, seed: int
+def test_usable_is_false_exactly_for_positives(
+    n: int, batch: int, negatives: int, chunk_size: int, step: int, seed: int
 ) -> None:
     entities = 5
     positives = random_positives(min(n, 50), entities, 2, seed=n)
     known = set(map(tuple, positives.tolist()))
-    b = sampler_of(positives, entities, batch, negatives, share, seed).batch(step)
+    b = sampler_of(positives, entities, batch, negatives, chunk_size, seed).batch(step)
     assert int(b.negative.min()) >= 0
     assert int(b.negative.max()) < entities
     for c in range(b.known.shape[0]):
@@ -115,18 +115,18 @@ def test_usable_says_exactly_which_corruptions_are_no_positives(
                 assert bool(b.usable[c, i, j]) == (corrupted not in known)
 
 
-def test_a_graph_that_is_full_has_no_usable_negative() -> None:
+def test_a_complete_graph_has_no_usable_negatives() -> None:
     full = np.array([(h, 0, t) for h in range(3) for t in range(3)], dtype=np.int64)
     for step in range(4):
         assert not bool(sampler_of(full, entities=3).batch(step).usable.any())
 
 
 @pytest.mark.parametrize("parity", [0, 1])
-def test_usable_negatives_are_uniform_over_the_rest(parity: int) -> None:
+def test_usable_negatives_are_uniform_over_other_entities(parity: int) -> None:
     entities = 12
-    # from both sides entity 0 has the answers 1, 2, 3 already
+    # entity 0 has the answers 1, 2 and 3 on both sides
     positives = np.array([(0, 0, 1), (0, 0, 2), (0, 0, 3), (1, 0, 0), (2, 0, 0), (3, 0, 0)], dtype=np.int64)
-    sampler = sampler_of(positives, entities, batch=6, negatives=50, share=3, seed=5)
+    sampler = sampler_of(positives, entities, batch=6, negatives=50, chunk_size=3, seed=5)
     seen: Counter[int] = Counter()
     for number in range(60):
         b = sampler.batch(2 * number + parity)
@@ -134,14 +134,14 @@ def test_usable_negatives_are_uniform_over_the_rest(parity: int) -> None:
             for i in range(b.known.shape[1]):
                 if int(b.known[c, i]) == 0:
                     seen.update(b.negative[c][b.usable[c, i]].tolist())
-                    break  # the same negatives serve the whole chunk: count them once
+                    break  # the whole chunk shares its negatives: count them once
     assert set(seen) == {0, *range(4, entities)}
     assert stats.chisquare([seen[e] for e in sorted(seen)]).pvalue > 1e-3
 
 
 def test_negatives_of_different_chunks_steps_and_seeds_differ() -> None:
     positives = random_positives(20, 9, 2, seed=3)
-    sampler = sampler_of(positives, batch=8, share=2, negatives=30)
+    sampler = sampler_of(positives, batch=8, chunk_size=2, negatives=30)
     drawn = [tuple(row) for step in range(10) for row in sampler.batch(step).negative.tolist()]
     drawn += [tuple(row) for row in sampler_of(positives, batch=8, negatives=30, seed=1).batch(0).negative.tolist()]
     assert len(set(drawn)) == len(drawn)
@@ -149,21 +149,21 @@ def test_negatives_of_different_chunks_steps_and_seeds_differ() -> None:
 
 @given(st.lists(st.integers(0, 60), min_size=1, max_size=12), st.integers(1, 20), st.integers(0, 2**40))
 @settings(deadline=None, max_examples=40)
-def test_a_batch_depends_on_seed_and_step_alone(steps: list[int], batch: int, seed: int) -> None:
+def test_a_batch_depends_only_on_seed_and_step(steps: list[int], batch: int, seed: int) -> None:
     positives = random_positives(13, 9, 2, seed=4)
     used = sampler_of(positives, batch=batch, seed=seed)
     for step in steps:
         assert same(used.batch(step), sampler_of(positives, batch=batch, seed=seed).batch(step))
 
 
-def test_seeds_differ() -> None:
+def test_different_seeds_give_different_batches() -> None:
     positives = random_positives(13, 9, 2, seed=4)
     a, b = (sampler_of(positives, batch=13, seed=seed).batch(0) for seed in (0, 1))
     assert not torch.equal(a.known, b.known) or not torch.equal(a.answer, b.answer)
     assert not torch.equal(a.negative, b.negative)
 
 
-def test_the_global_random_state_is_neither_used_nor_moved() -> None:
+def test_the_global_random_state_is_neither_used_nor_changed() -> None:
     positives = random_positives(13, 9, 2, seed=4)
     torch.manual_seed(1)
     first, state = sampler_of(positives).batch(3), torch.get_rng_state()
@@ -176,13 +176,13 @@ def test_the_global_random_state_is_neither_used_nor_moved() -> None:
 def test_example_weights_multiply_the_subsampling_weights() -> None:
     positives = random_positives(6, 9, 2, seed=6)
     weights = np.array([0.0, 0.1, 0.5, 1.0, 0.3, 0.9])
-    b = sampler_of(positives, batch=6, share=4, weights=weights).batch(1)
+    b = sampler_of(positives, batch=6, chunk_size=4, weights=weights).batch(1)
     expected = {tuple(t): w * s for t, w, s in zip(positives.tolist(), weights, slow_weights(positives), strict=True)}
     assert b.weight.flatten().tolist()[:6] == pytest.approx([expected[t] for t in rows(b, 6)], rel=1e-6)
 
 
 def slow_weights(triples: IntArray) -> list[float]:
-    """The recipe's weights: counts of (h, r) and (r, t) that start at 4 with the first triple."""
+    """Return the recipe's weights; the counts of (h, r) and (r, t) start at 4."""
     listed = [tuple(t) for t in triples.tolist()]
     result = []
     for h, r, t in listed:

@@ -1,4 +1,4 @@
-"""VectorModel: a training step against the formula triple by triple, determinism, scores, files, and failures."""
+"""VectorModel: a training step against a loop over triples, determinism, scores, files and errors."""
 
 import math
 import warnings
@@ -44,22 +44,22 @@ def model_with(**values: object) -> VectorModel:
     return VectorModel(ENTITIES, RELATIONS, settings_with(**values))
 
 
-def test_scores_are_made_in_full_float32(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scores_are_computed_in_full_float32(monkeypatch: pytest.MonkeyPatch) -> None:
     model, seen = model_with(model="ConvE"), []
     query = model.geometry.query
 
-    def watched(*of: Any) -> torch.Tensor:
+    def recorded(*arguments: Any) -> torch.Tensor:
         seen.append((torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32))
-        return query(*of)
+        return query(*arguments)
 
-    monkeypatch.setattr(model.geometry, "query", watched)
+    monkeypatch.setattr(model.geometry, "query", recorded)
     one = np.zeros(1, dtype=np.int64)
     model.score(some_triples(2))
     model.score_all(one, one, "tail")
     model.score_answers(one, one, "head")
     assert len(seen) >= 4
     assert set(seen) == {(False, False)}
-    assert torch.backends.cudnn.allow_tf32, "it is as it was before"
+    assert torch.backends.cudnn.allow_tf32, "the setting is restored"
 
 
 def sampler_for(examples: Examples, settings: VectorSettings, seed: int) -> Sampler:
@@ -88,7 +88,7 @@ def log_sigmoid(x: torch.Tensor) -> torch.Tensor:
 def plain_loss(
     entity: torch.Tensor, relation: torch.Tensor, batch: Batch, positives: IntArray, s: VectorSettings
 ) -> torch.Tensor:
-    """The appendix's recipe, one triple after the other, in float64."""
+    """Compute the loss of the paper's appendix in a loop over triples, in float64."""
     known = set(map(tuple, positives.tolist()))
     total, weights = torch.zeros((), dtype=torch.float64), 0.0
     for c in range(batch.known.shape[0]):
@@ -129,7 +129,7 @@ def test_loss_and_gradient_of_a_step_equal_the_plain_formula(step: int, regulari
 
 
 @pytest.mark.parametrize("warm", [False, True])
-def test_fit_equals_adam_on_the_plain_formula_with_a_tenth_of_the_rate_and_fresh_state_from_half(warm: bool) -> None:
+def test_fit_equals_adam_that_restarts_half_way_with_a_tenth_of_the_rate(warm: bool) -> None:
     steps, examples = 6, some_examples()
     start = model_with(steps=0)
     start.fit(examples, seed=1)
@@ -162,8 +162,8 @@ def test_fit_equals_adam_on_the_plain_formula_with_a_tenth_of_the_rate_and_fresh
         np.testing.assert_allclose(q.numpy(), p.detach().numpy(), atol=2e-4)
 
 
-def test_steps_after_half_are_small() -> None:
-    """Adam's steps are at most about the rate: ten times less after half than before."""
+def test_steps_in_the_second_half_are_small() -> None:
+    """Adam's steps are at most about the rate, which falls to a tenth half-way."""
     examples = some_examples()
     before, after = model_with(steps=0), model_with(steps=2)
     before.fit(examples, seed=2)
@@ -173,7 +173,7 @@ def test_steps_after_half_are_small() -> None:
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_fit_twice_is_bit_identical(threads: int) -> None:
+def test_fit_is_deterministic(threads: int) -> None:
     torch.set_num_threads(threads)
     models: list[VectorModel] = []
     for _ in range(2):
@@ -185,7 +185,7 @@ def test_fit_twice_is_bit_identical(threads: int) -> None:
     assert torch.equal(models[0].relation, models[1].relation)
 
 
-def test_warm_start_goes_on_from_the_vectors() -> None:
+def test_a_warm_start_continues_from_the_vectors() -> None:
     model = model_with(steps=12)
     model.fit(some_examples(), seed=1)
     entity, relation = model.entity.clone(), model.relation.clone()
@@ -200,7 +200,7 @@ def test_warm_start_goes_on_from_the_vectors() -> None:
     assert 0 < moved <= 12 * 1.5 * SETTINGS.learning_rate
 
 
-def test_vectors_begin_within_the_recipes_bound() -> None:
+def test_initial_vectors_are_uniform_within_the_bound() -> None:
     model = VectorModel(200, 50, settings_with(steps=0))
     model.fit(Examples.of(some_triples()), seed=0)
     bound = (SETTINGS.gamma + 2) / SETTINGS.dim
@@ -211,16 +211,16 @@ def test_vectors_begin_within_the_recipes_bound() -> None:
         assert table.std().item() == pytest.approx(bound / math.sqrt(3), rel=0.1)
 
 
-def test_training_separates_positives_from_the_rest() -> None:
+def test_positives_rank_first_after_training() -> None:
     chain = np.array([(i, 0, i + 1) for i in range(ENTITIES - 1)], dtype=np.int64)
     model = model_with(steps=400, negatives=20)
     model.fit(Examples.of(chain), seed=0)
     scores = model.score_all(chain[:, 0], chain[:, 1], "tail")
-    truth = scores[torch.arange(len(chain)), torch.from_numpy(chain[:, 2])]
-    assert (scores >= truth[:, None]).sum(1).double().mean().item() < 1.5
+    true = scores[torch.arange(len(chain)), torch.from_numpy(chain[:, 2])]
+    assert (scores >= true[:, None]).sum(1).double().mean().item() < 1.5
 
 
-def test_no_gradient_is_left_on_the_vectors() -> None:
+def test_vectors_have_no_gradient_after_training() -> None:
     model = model_with()
     model.fit(some_examples(), seed=0)
     assert not model.entity.requires_grad
@@ -236,26 +236,26 @@ def test_score_equals_the_entry_of_score_all_and_the_formula(side: Side) -> None
         [(h, r, t) for h in range(ENTITIES) for r in range(RELATIONS) for t in range(ENTITIES)], dtype=np.int64
     )
     single = model.score(every)
-    known, asked = (every[:, 0], every[:, 2]) if side == "tail" else (every[:, 2], every[:, 0])
+    known, answer = (every[:, 0], every[:, 2]) if side == "tail" else (every[:, 2], every[:, 0])
     table = model.score_all(known, every[:, 1], side)
     assert table.shape == (len(every), ENTITIES)
-    np.testing.assert_allclose(table[np.arange(len(every)), asked].numpy(), single.numpy(), atol=1e-5)
+    np.testing.assert_allclose(table[np.arange(len(every)), answer].numpy(), single.numpy(), atol=1e-5)
     wide = (model.entity.double(), model.relation.double())
     expected = [plain_score(*wide, (h, r, t), SETTINGS.gamma).item() for h, r, t in every.tolist()]
     np.testing.assert_allclose(single.numpy(), expected, atol=1e-5)
 
 
-def test_scores_in_pieces_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scores_in_chunks_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     model = model_with()
     model.fit(some_examples(), seed=4)
     whole = model.score(some_triples())
-    monkeypatch.setitem(model_module.SCORE_AT_ONCE, "cpu", 3)
+    monkeypatch.setitem(model_module.CHUNK_TRIPLES, "cpu", 3)
     np.testing.assert_allclose(model.score(some_triples()).numpy(), whole.numpy(), atol=1e-6)
     assert model.score(np.empty((0, 3), dtype=np.int64)).shape == (0,)
     assert model.score_all(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), "head").shape == (0, ENTITIES)
 
 
-def test_one_triple_is_enough() -> None:
+def test_one_triple_can_be_trained() -> None:
     one = Examples.of(np.array([[0, 0, 1]], dtype=np.int64))
     model = VectorModel(2, 1, settings_with(batch=16, share_negatives=4, steps=20))
     model.fit(one, seed=0)
@@ -263,22 +263,22 @@ def test_one_triple_is_enough() -> None:
     assert bool(torch.isfinite(model.score(one.positives)).all())
 
 
-def test_one_loop_on_one_entity_has_no_negatives_and_trains_all_the_same() -> None:
+def test_one_entity_without_negatives_can_be_trained() -> None:
     one = Examples.of(np.array([[0, 0, 0]], dtype=np.int64))
     model = VectorModel(1, 1, settings_with(steps=20))
     model.fit(one, seed=0)
     assert bool(torch.isfinite(model.score(one.positives)).all())
 
 
-def test_a_batch_without_weight_teaches_nothing() -> None:
-    """Soft targets may be as small as they like; a batch of nothing else must not make vectors no numbers."""
+def test_a_batch_whose_weights_underflow_keeps_vectors_finite() -> None:
+    """Soft targets can be arbitrarily small."""
     examples = Examples.of(np.array([[0, 0, 1], [1, 0, 2]], dtype=np.int64), np.array([1.0, 1e-60]))
     model = model_with(batch=1, steps=8)
     model.fit(examples, seed=0)
     assert bool(torch.isfinite(model.entity).all())
 
 
-def test_a_graphs_own_read_only_triples_are_scored_without_a_warning() -> None:
+def test_read_only_triples_cause_no_warning() -> None:
     triples = some_triples()
     triples.flags.writeable = False
     model = model_with()
@@ -295,7 +295,7 @@ def test_a_graphs_own_read_only_triples_are_scored_without_a_warning() -> None:
 
 
 @pytest.mark.parametrize("steps", [2, 3, 60, 120])
-def test_a_loss_that_is_no_number_is_an_error_with_a_hint(steps: int) -> None:
+def test_a_loss_that_is_not_finite_is_an_error_with_a_remedy(steps: int) -> None:
     model = model_with(steps=steps, learning_rate=3e37, dim=40)
     with pytest.raises(FloatingPointError, match=r"neural\.learning_rate"):
         model.fit(some_examples(), seed=0)
@@ -320,8 +320,8 @@ def test_wrong_shapes_are_an_input_error(tmp_path: Path, entities: int, relation
     assert "e.safetensors" in str(caught.value)
 
 
-def test_a_failed_load_leaves_the_vectors_alone(tmp_path: Path) -> None:
-    """Wrong relation vectors must not leave half of another model behind."""
+def test_a_failed_load_does_not_change_the_vectors(tmp_path: Path) -> None:
+    """The shapes of all tables are checked before any is copied."""
     model_with().save(tmp_path / "e.safetensors")
     other = VectorModel(ENTITIES, RELATIONS + 1, settings_with())
     other.fit(some_examples(), seed=0)
@@ -331,8 +331,8 @@ def test_a_failed_load_leaves_the_vectors_alone(tmp_path: Path) -> None:
     assert torch.equal(other.entity, before)
 
 
-def test_cuda_where_there_is_none_is_an_input_error() -> None:
+def test_a_missing_cuda_device_is_an_input_error() -> None:
     if torch.cuda.is_available():
-        pytest.skip("there is a GPU here")
+        pytest.skip("a GPU is available")
     with pytest.raises(InputError, match="cpu"):
         VectorModel(2, 1, SETTINGS, device="cuda")

@@ -1,4 +1,4 @@
-"""The registry of benchmark data sets, and where on this machine a data set lies."""
+"""The list of benchmark data sets, and the search for data sets on this machine."""
 
 import os
 from collections.abc import Mapping
@@ -11,17 +11,17 @@ import yaml
 
 from plogicnet.graph.io.readers import SUFFIXES
 from plogicnet.graph.knowledge_graph import SPLITS
-from plogicnet.support.errors import InputError, nearest
+from plogicnet.support.errors import InputError, did_you_mean
 
 COUNTS = ("entities", "relations", *SPLITS)
 
 
 @dataclass(frozen=True)
 class DataSet:
-    """A benchmark: its counts, its licence and citation, and where its three files are fetched from.
+    """A benchmark data set: the counts of entities, relations and triples, checksums, licence, citation and addresses.
 
-    Counts of triples are lines of the files: train of the Countries sets has one line twice. Sets of which we hold no
-    copy have no sha256.
+    `train`, `valid` and `test` are numbers of lines, including duplicates: the train file of the Countries sets has one
+    line twice. Data sets without a `sha256` are checked only by their number of lines.
 
     Example:
         >>> DATA_SETS["umls"].relations, DATA_SETS["umls"].train
@@ -43,7 +43,7 @@ class DataSet:
 
     @property
     def triples(self) -> Mapping[str, int]:
-        """The number of lines of each split.
+        """The number of lines per split.
 
         Example:
             >>> DATA_SETS["nations"].triples
@@ -61,89 +61,95 @@ _TABLE = resources.files("plogicnet.graph.datasets").joinpath("datasets.yaml").r
 DATA_SETS = {name: _data_set(name, **entry) for name, entry in yaml.safe_load(_TABLE).items()}
 
 
-def canonical(name: str) -> str | None:
-    """The registry's name for a data set; case, blanks, hyphens and underscores do not matter.
+def canonical_name(name: str) -> str | None:
+    """Return the name of a known data set, ignoring case, spaces, hyphens and underscores, or None.
 
     Example:
-        >>> canonical("FB15k 237"), canonical("yago3_10"), canonical("my graph")
+        >>> canonical_name("FB15k 237"), canonical_name("yago3_10"), canonical_name("my graph")
         ('fb15k-237', 'yago3-10', None)
     """
-    return next((known for known in DATA_SETS if _bare(known) == _bare(name)), None)
+    return next((known for known in DATA_SETS if _normalize(known) == _normalize(name)), None)
 
 
-def find(name: str) -> DataSet:
-    """The data set of this name, spelt in any way that `canonical` takes; an InputError where there is none.
+def find_data_set(name: str) -> DataSet:
+    """Return the data set with this name, in any spelling that `canonical_name` accepts, or raise InputError.
 
     Example:
-        >>> find("FB15k 237").name
+        >>> find_data_set("FB15k 237").name
         'fb15k-237'
     """
-    known = canonical(name)
+    known = canonical_name(name)
     if known is None:
-        raise InputError(f"unknown data set {name!r}.{nearest(name, list(DATA_SETS))} `plogicnet data list` shows all.")
+        raise InputError(
+            f"unknown data set {name!r}.{did_you_mean(name, list(DATA_SETS))} Run `plogicnet data list` to list all."
+        )
     return DATA_SETS[known]
 
 
 def cache_directory() -> Path:
-    """Where downloads go: $PLOGICNET_CACHE, else plogicnet in the user's cache directory (~/.cache on Linux).
+    """Return the directory for downloads: $PLOGICNET_CACHE, or plogicnet in the user's cache (~/.cache on Linux).
 
     Example:
-        >>> directory = cache_directory()
+        >>> cache_directory().is_absolute() or "PLOGICNET_CACHE" in os.environ
+        True
     """
-    named = os.environ.get("PLOGICNET_CACHE")
-    if named:
-        return Path(named)
+    configured = os.environ.get("PLOGICNET_CACHE")
+    if configured:
+        return Path(configured)
     from platformdirs import user_cache_path
 
     directory = user_cache_path("plogicnet")
-    if not directory.is_absolute():  # a container's user without a home directory
-        raise InputError("no home directory for downloaded data sets: set PLOGICNET_CACHE to a directory")
+    if not directory.is_absolute():  # a user in a container can have no home directory
+        raise InputError("no home directory for downloaded data sets. Set PLOGICNET_CACHE to a directory.")
     return directory
 
 
 def locate(name: str) -> Path | None:
-    """The directory of a data set: in $PLOGICNET_DATA, where sets outside the registry may lie too, or in the cache.
+    """Return the directory of a data set in $PLOGICNET_DATA or in the cache, or None.
 
-    A folder of $PLOGICNET_DATA with exactly this name comes before one whose name is only written differently.
+    $PLOGICNET_DATA can also contain data sets that are not in `DATA_SETS`. An exact name takes precedence over a
+    different spelling.
 
     Example:
-        >>> locate("no such set")
+        >>> locate("no such set") is None
+        True
     """
-    like = [folder for folder in _folders() if _bare(folder.name) == _bare(name)]
-    if like:
-        return min(like, key=lambda folder: (folder.name != name, not _has_train(folder), folder.name))
-    known = canonical(name)
+    matches = [folder for folder in _folders() if _normalize(folder.name) == _normalize(name)]
+    if matches:
+        return min(matches, key=lambda folder: (folder.name != name, not _has_train(folder), folder.name))
+    known = canonical_name(name)
     return cache_directory() / known if known and is_complete(cache_directory() / known) else None
 
 
-def available() -> list[str]:
-    """The names of the data sets on this machine: folders of $PLOGICNET_DATA with a train file, and downloaded sets.
+def available_names() -> list[str]:
+    """Return the names of data sets on this machine: directories with a train file in $PLOGICNET_DATA, and downloads.
 
     Example:
-        >>> names = available()
+        >>> "no such set" in available_names()
+        False
     """
     names = [folder.name for folder in _folders() if _has_train(folder)]
-    there = {_bare(name) for name in names}
+    present = {_normalize(name) for name in names}
     cache = cache_directory()
-    return sorted(names + [name for name in DATA_SETS if _bare(name) not in there and is_complete(cache / name)])
+    return sorted(names + [name for name in DATA_SETS if _normalize(name) not in present and is_complete(cache / name)])
 
 
-def listing() -> list[dict[str, object]]:
-    """Every known data set and every one on this machine, as `plogicnet data list` prints them: counts, and where.
+def list_data_sets() -> list[dict[str, object]]:
+    """Return the counts and the location of all known and available data sets, as `plogicnet data list` prints them.
 
     Example:
-        >>> [row["train"] for row in listing() if row["name"] == "umls"]
+        >>> [row["train"] for row in list_data_sets() if row["name"] == "umls"]
         [5216]
     """
     rows: list[dict[str, object]] = []
-    for name in sorted({*DATA_SETS, *available()}):
+    for name in sorted({*DATA_SETS, *available_names()}):
         counts = {key: getattr(DATA_SETS.get(name), key, None) for key in COUNTS}
         rows.append({"name": name, **counts, "here": str(locate(name) or "") or None})
     return rows
 
 
 def is_complete(folder: Path) -> bool:
-    """Whether a download is complete; a file appears under its name only when it is whole and checked.
+    """Return whether a directory contains all three files. A file in a download gets its name only after it is checked.
 
     Example:
         >>> is_complete(Path("nowhere"))
@@ -152,19 +158,19 @@ def is_complete(folder: Path) -> bool:
     return all((folder / f"{split}.txt").is_file() for split in SPLITS)
 
 
-def _bare(name: str) -> str:
+def _normalize(name: str) -> str:
     return name.casefold().replace(" ", "").replace("-", "").replace("_", "")
 
 
 def _folders() -> list[Path]:
-    """The folders of $PLOGICNET_DATA."""
+    """Return the subdirectories of $PLOGICNET_DATA."""
     root = os.environ.get("PLOGICNET_DATA")
     try:
         return [folder for folder in Path(root).iterdir() if folder.is_dir()] if root else []
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
-        raise InputError(f"PLOGICNET_DATA={root} cannot be read: {error.strerror}; set it to another place") from None
+        raise InputError(f"cannot read PLOGICNET_DATA={root}: {error.strerror}. Set it to another directory.") from None
 
 
 def _has_train(folder: Path) -> bool:

@@ -1,6 +1,6 @@
-"""Files of graphs: reading triples in every format, numbering them, writing them.
+"""Reading and writing graph files.
 
-`unpacking` opens files within bounds of memory, `readers` turns them into tables of names, `dictionaries` reads
-numbered names and labels, `sources` makes a graph from files or from data in memory, `questions` reads triples and
-queries about a graph, `writers` writes a graph.
+`unpacking` opens files with limited memory. `readers` reads triples as tables of names. `dictionaries` reads ids and
+labels of names. `sources` creates a graph from files or from data in memory. `queries` reads triples and queries with
+the names of a graph. `writers` writes a graph.
 """

@@ -1,1 +1,1 @@
-"""The native engine: chains of relations, walked over sorted arrays in compiled code."""
+"""The native engine, which mines and grounds chains of relations in compiled code."""

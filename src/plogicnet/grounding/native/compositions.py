@@ -1,4 +1,4 @@
-"""Two steps forwards, compiled: one pass over all two-step paths counts every composition rule at once."""
+"""Compiled counting and grounding of compositions, first(X, Y) & second(Y, Z) => relation(X, Z)."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -11,348 +11,400 @@ from scipy import sparse
 from plogicnet.graph import HEAD, RELATION, TAIL, IntArray, TripleSet
 
 Int32 = NDArray[np.int32]
-SEARCH_FROM = 16
-"""A run so many times longer than all else of a head and second relation is searched, not walked through."""
+SEARCH_RATIO = 16
+"""If a group is more than this many times larger than the facts to compare it with, `_count` does not scan the group.
+It looks up these facts in the group by binary search.
+"""
 
 
 @dataclass(frozen=True)
-class Runs:
-    """Facts sorted by (head, relation, tail), cut into runs of one head and relation; and again by (head, tail).
+class SortedFacts:
+    """Facts sorted in two orders: first by (head, relation, tail), second by (head, tail).
+
+    In the first order, the facts with the same head and relation are a group. A group is referred to by its index. Each
+    `…_begin` array has one more element, the end of the last range.
 
     Attributes:
-        row: the facts' rows in the set they come from, in the first order.
-        tail: tails in the first order.
-        begin: where each run begins in it, and the end of the last.
-        head, relation: each run's head and relation.
-        of_head: where each head's runs begin, and the end of the last's.
-        pair_tail, pair_relation: tails and relations in order of (head, tail).
-        of_pair: where each head's facts begin in that order (and in the first), and the end of the last's.
-        by_relation: the runs' numbers by relation.
-        of_relation_begin: where each relation's begin among them, and the end of the last's.
+        row: the rows of the facts in the original set, in the first order.
+        tail: the tails in the first order.
+        group_begin: the beginning of each group's facts in the first order.
+        group_head, group_relation: the head and relation of each group.
+        head_begin: the first group of each head.
+        pair_tail, pair_relation: the tails and relations in the second order.
+        pair_begin: the beginning of each head's facts in both orders.
+        groups_by_relation: the indices of the groups, sorted by relation.
+        relation_begin: the beginning of each relation's groups in `groups_by_relation`.
     """
 
     row: IntArray
     tail: Int32
-    begin: IntArray
-    head: Int32
-    relation: Int32
-    of_head: IntArray
+    group_begin: IntArray
+    group_head: Int32
+    group_relation: Int32
+    head_begin: IntArray
     pair_tail: Int32
     pair_relation: Int32
-    of_pair: IntArray
-    by_relation: IntArray
-    of_relation_begin: IntArray
+    pair_begin: IntArray
+    groups_by_relation: IntArray
+    relation_begin: IntArray
 
-    def of_relation(self, relation: int) -> IntArray:
-        """The runs of one relation, by head."""
-        if relation + 1 >= len(self.of_relation_begin):
-            return self.by_relation[:0]
-        return self.by_relation[self.of_relation_begin[relation] : self.of_relation_begin[relation + 1]]
+    def groups_of_relation(self, relation: int) -> IntArray:
+        """Return the indices of a relation's groups, sorted by head."""
+        if relation + 1 >= len(self.relation_begin):
+            return self.groups_by_relation[:0]
+        return self.groups_by_relation[self.relation_begin[relation] : self.relation_begin[relation + 1]]
 
     @classmethod
-    def of(cls, facts: TripleSet) -> "Runs":
-        """Sorts the facts both ways."""
+    def of(cls, facts: TripleSet) -> "SortedFacts":
+        """Sort the facts."""
         h, r, t = facts.triples[:, HEAD], facts.triples[:, RELATION], facts.triples[:, TAIL]
         first = np.lexsort((t, r, h))
         ordered = facts.triples[first]
-        new = np.ones(len(ordered), dtype=bool)
-        new[1:] = np.any(ordered[1:, [HEAD, RELATION]] != ordered[:-1, [HEAD, RELATION]], axis=1)
-        begin = np.flatnonzero(new)
+        is_new = np.ones(len(ordered), dtype=bool)
+        is_new[1:] = np.any(ordered[1:, [HEAD, RELATION]] != ordered[:-1, [HEAD, RELATION]], axis=1)
+        group_begin = np.flatnonzero(is_new)
         every_head = np.arange(facts.entities + 1)
         second = np.lexsort((t, h))
-        by_relation = np.argsort(ordered[begin, RELATION], kind="stable")
+        groups_by_relation = np.argsort(ordered[group_begin, RELATION], kind="stable")
         every_relation = np.arange(int(r.max(initial=0)) + 2)
         return cls(
             row=first,
             tail=ordered[:, TAIL].astype(np.int32),
-            begin=np.append(begin, len(ordered)),
-            head=ordered[begin, HEAD].astype(np.int32),
-            relation=ordered[begin, RELATION].astype(np.int32),
-            of_head=np.searchsorted(ordered[begin, HEAD], every_head),
+            group_begin=np.append(group_begin, len(ordered)),
+            group_head=ordered[group_begin, HEAD].astype(np.int32),
+            group_relation=ordered[group_begin, RELATION].astype(np.int32),
+            head_begin=np.searchsorted(ordered[group_begin, HEAD], every_head),
             pair_tail=t[second].astype(np.int32),
             pair_relation=r[second].astype(np.int32),
-            of_pair=np.searchsorted(ordered[:, HEAD], every_head),
-            by_relation=by_relation,
-            of_relation_begin=np.searchsorted(ordered[begin[by_relation], RELATION], every_relation),
+            pair_begin=np.searchsorted(ordered[:, HEAD], every_head),
+            groups_by_relation=groups_by_relation,
+            relation_begin=np.searchsorted(ordered[group_begin[groups_by_relation], RELATION], every_relation),
         )
 
 
 @dataclass(frozen=True)
-class Counts:
-    """What one pass over paths counted, for each second relation, and for it and each hypothesis's relation.
+class CompositionCounts:
+    """The counts of compositions with one first relation. With `paths` counting, paths are counted instead of pairs.
 
     Attributes:
-        support: (head, tail) pairs that are reached.
-        hits: of those, how many are observed under each relation.
-        own: of those, how many are lost to a hypothesis of the first relation, of the second, of both if they are
-            one, because only paths with that hypothesis among their premises reach them.
+        support: per second relation, the number of (head, tail) pairs that paths connect.
+        hits: second relations × relations of the hypothesis, the number of these pairs that are observed.
+        self_supporting: second relations × 3, the number of pairs that only self-supporting paths connect. Column 0 is
+            for hypotheses with the first relation. Column 1 is for hypotheses with the second relation. Column 2 is for
+            hypotheses with both, if first and second relation are the same.
     """
 
     support: IntArray
     hits: sparse.csr_array
-    own: IntArray
+    self_supporting: IntArray
 
-    def __add__(self, other: "Counts") -> "Counts":
-        return Counts(self.support + other.support, sparse.csr_array(self.hits + other.hits), self.own + other.own)
+    def __add__(self, other: "CompositionCounts") -> "CompositionCounts":
+        return CompositionCounts(
+            self.support + other.support,
+            sparse.csr_array(self.hits + other.hits),
+            self.self_supporting + other.self_supporting,
+        )
 
 
 class Workspace:
-    """The arrays of one thread, so that nothing as large as the graph is made anew for each piece of work.
+    """The arrays of one thread, reused for all its chunks.
 
-    Between two pieces the counters are zero; a mark holds for one `turn`, which only grows.
+    `mark` is increased for each new (head, second relation). If stamp[t] equals `mark`, tail t was already counted for
+    this pair. So `stamp` never has to be cleared. The counters `hits` are zero between chunks.
     """
 
-    def __init__(self, runs: Runs, entities: int, relations: int, counters: int) -> None:
-        self.relations = relations
-        self.hits = np.zeros(counters, dtype=np.int64)
-        self.stamp = np.full(entities, -1, dtype=np.int64)  # which (head, second) a tail was last reached for
-        self.pair_stamp = np.full(entities, -1, dtype=np.int64)  # for which run the next holds
-        self.at_pair = np.zeros(entities, dtype=np.int64)  # where the facts of (head, tail) stand
-        self.chain_next = np.empty(len(runs.head), dtype=np.int64)  # linked lists of runs, one for each second relation
-        self.chain_run = np.empty(len(runs.head), dtype=np.int64)
-        self.turn = 0
+    def __init__(self, facts: SortedFacts, n_entities: int, n_relations: int, n_counters: int) -> None:
+        self.n_relations = n_relations
+        self.hits = np.zeros(n_counters, dtype=np.int64)
+        self.stamp = np.full(n_entities, -1, dtype=np.int64)
+        self.pair_stamp = np.full(n_entities, -1, dtype=np.int64)  # the start group for which pair_position is valid
+        self.pair_position = np.zeros(n_entities, dtype=np.int64)  # where the facts of (head, tail) begin
+        self.node_next = np.empty(len(facts.group_head), dtype=np.int64)  # linked lists of groups per second relation
+        self.node_group = np.empty(len(facts.group_head), dtype=np.int64)
+        self.mark = 0
 
 
 def count_compositions(
-    runs: Runs, starts: IntArray, first: int, seconds: IntArray, space: Workspace, paths: bool
-) -> Counts:
-    """Counts the paths first(X, Y) & second(Y, Z) that begin with some of the first relation's runs.
+    facts: SortedFacts, start_groups: IntArray, first: int, seconds: IntArray, space: Workspace, count_paths: bool
+) -> CompositionCounts:
+    """Count the compositions with paths that begin in some groups of the first relation.
 
-    Counts of different runs add up, since each (head, tail) pair belongs to one of them.
+    Counts of different groups can be added, because their heads differ.
+
+    Args:
+        facts: the facts.
+        start_groups: the groups of the first relation.
+        first: the first relation.
+        seconds: the second relations to count.
+        space: the arrays of the thread.
+        count_paths: whether to count paths, including self-supporting ones, instead of (head, tail) pairs.
 
     Example:
-        >>> facts = TripleSet.of([(0, 0, 1), (1, 1, 2), (0, 2, 2)], entities=3)
-        >>> runs = Runs.of(facts)
-        >>> space = Workspace(runs, entities=3, relations=3, counters=3)
-        >>> count_compositions(runs, runs.of_relation(0), 0, np.array([1]), space, paths=False).hits.toarray().tolist()
+        >>> facts = SortedFacts.of(TripleSet.of([(0, 0, 1), (1, 1, 2), (0, 2, 2)], entities=3))
+        >>> space = Workspace(facts, n_entities=3, n_relations=3, n_counters=3)
+        >>> groups = facts.groups_of_relation(0)
+        >>> counts = count_compositions(facts, groups, 0, np.array([1]), space, count_paths=False)
+        >>> counts.hits.toarray().tolist()
         [[0, 0, 1]]
     """
-    place = np.full(space.relations, -1, dtype=np.int32)
-    place[seconds] = np.arange(len(seconds))
-    support, cells, own, space.turn = _count(
-        starts, runs.tail, runs.begin, runs.head, runs.relation, runs.of_head, runs.pair_tail, runs.pair_relation,
-        runs.of_pair, place, len(seconds), space.relations, first, paths,
-        space.hits, space.stamp, space.pair_stamp, space.at_pair, space.chain_next, space.chain_run, space.turn,
+    second_index = np.full(space.n_relations, -1, dtype=np.int32)
+    second_index[seconds] = np.arange(len(seconds))
+    support, cells, self_supporting, space.mark = _count(
+        start_groups, facts.tail, facts.group_begin, facts.group_head, facts.group_relation, facts.head_begin,
+        facts.pair_tail, facts.pair_relation, facts.pair_begin,
+        second_index, len(seconds), space.n_relations, first, count_paths,
+        space.hits, space.stamp, space.pair_stamp, space.pair_position, space.node_next, space.node_group, space.mark,
     )  # fmt: skip
     cells = np.sort(cells)
-    row, relation = np.divmod(cells, space.relations)
+    row, relation = np.divmod(cells, space.n_relations)
     begin = np.searchsorted(row, np.arange(len(seconds) + 1))
-    hits = sparse.csr_array((space.hits[cells], relation, begin), (len(seconds), space.relations))
+    hits = sparse.csr_array((space.hits[cells], relation, begin), (len(seconds), space.n_relations))
     space.hits[cells] = 0
-    return Counts(support, hits, own)
+    return CompositionCounts(support, hits, self_supporting)
 
 
-def rules_of(counts: Counts, first: int, seconds: IntArray) -> tuple[IntArray, IntArray, IntArray, IntArray]:
-    """The rules first(X, Y) & second(Y, Z) => r(X, Z) with at least one hit: second, r, support, hits, in that order.
+def rules_with_hits(
+    counts: CompositionCounts, first: int, seconds: IntArray
+) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+    """Return the rules with at least one hit, as four arrays: second relation, hypothesis's relation, support, hits.
 
     Example:
-        >>> counts = Counts(np.array([5]), sparse.csr_array([[0, 2]]), np.zeros((1, 3), dtype=np.int64))
-        >>> [column.tolist() for column in rules_of(counts, 0, np.array([1]))]
+        >>> counts = CompositionCounts(np.array([5]), sparse.csr_array([[0, 2]]), np.zeros((1, 3), dtype=np.int64))
+        >>> [column.tolist() for column in rules_with_hits(counts, 0, np.array([1]))]
         [[1], [1], [5], [2]]
     """
-    found = counts.hits.tocoo()
-    (at, relation), hits = found.coords, found.data
-    second = seconds[at]
-    lost = np.where(relation == first, counts.own[at, 0], 0) + np.where(relation == second, counts.own[at, 1], 0)
-    lost = np.where(first == second, np.where(relation == first, counts.own[at, 2], 0), lost)
-    kept = hits > lost
-    columns = (second, relation.astype(np.int64), counts.support[at] - lost, hits - lost)
+    nonzero = counts.hits.tocoo()
+    (row, relation), hits = nonzero.coords, nonzero.data
+    second = seconds[row]
+    excluded = np.where(relation == first, counts.self_supporting[row, 0], 0) + np.where(
+        relation == second, counts.self_supporting[row, 1], 0
+    )
+    excluded = np.where(first == second, np.where(relation == first, counts.self_supporting[row, 2], 0), excluded)
+    kept = hits > excluded
+    columns = (second, relation.astype(np.int64), counts.support[row] - excluded, hits - excluded)
     return columns[0][kept], columns[1][kept], columns[2][kept], columns[3][kept]
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """The rules first(X, Y) & second(Y, Z) => relation(X, Z) of one first relation, by second relation.
+class CompositionRules:
+    """The compositions with one first relation, sorted by second relation.
 
     Attributes:
-        of_second: where each second relation's rules begin, and the end of the last's.
-        relations, rules: the hypotheses' relations, and the rules' numbers.
-        paths: whether groundings count that have their hypothesis among their premises.
+        first: the first relation.
+        second_begin: the beginning of each second relation's rules, and the end of the last.
+        relations: the relations of the hypotheses.
+        rule_indices: the indices of the rules among all rules.
+        count_paths: whether to include self-supporting groundings.
     """
 
     first: int
-    of_second: IntArray
+    second_begin: IntArray
     relations: IntArray
-    rules: IntArray
-    paths: bool
+    rule_indices: IntArray
+    count_paths: bool
 
     @classmethod
     def of(
-        cls, first: int, seconds: IntArray, relations: IntArray, rules: IntArray, n_relations: int, paths: bool
-    ) -> "Wanted":
-        """The rules, given as columns of equal length."""
+        cls,
+        first: int,
+        seconds: IntArray,
+        relations: IntArray,
+        rule_indices: IntArray,
+        n_relations: int,
+        count_paths: bool,
+    ) -> "CompositionRules":
+        """Create the rules from columns of equal length: second relation, relation of the hypothesis, rule index."""
         order = np.argsort(seconds, kind="stable")
-        of_second = np.searchsorted(seconds[order], np.arange(n_relations + 1))
-        return cls(first, of_second, relations[order], rules[order], paths)
+        second_begin = np.searchsorted(seconds[order], np.arange(n_relations + 1))
+        return cls(first, second_begin, relations[order], rule_indices[order], count_paths)
 
 
-def count_groundings(runs: Runs, wanted: Wanted) -> int:
-    """How many groundings the rules have.
+def count_groundings(facts: SortedFacts, rules: CompositionRules) -> int:
+    """Return the number of groundings of the rules.
 
     Example:
-        >>> facts = TripleSet.of([(0, 0, 1), (1, 1, 2)], entities=3)
-        >>> one = np.array([1])
-        >>> count_groundings(Runs.of(facts), Wanted.of(0, one, np.array([2]), np.array([7]), 3, paths=False))
+        >>> facts = SortedFacts.of(TripleSet.of([(0, 0, 1), (1, 1, 2)], entities=3))
+        >>> rules = CompositionRules.of(0, np.array([1]), np.array([2]), np.array([7]), 3, count_paths=False)
+        >>> count_groundings(facts, rules)
         1
     """
-    nothing = np.empty(0, dtype=np.int64)
-    return int(_ground(*_arguments(runs, wanted, 0, nothing, nothing, np.empty((0, 2), dtype=np.int64))))
+    empty = np.empty(0, dtype=np.int64)
+    return int(_ground(*_arguments(facts, rules, 0, empty, empty, np.empty((0, 2), dtype=np.int64))))
 
 
-def fill_groundings(runs: Runs, wanted: Wanted, n: int, rule: IntArray, key: IntArray, premises: IntArray) -> None:
-    """Writes the groundings into arrays of as many rows: rule, the hypothesis's key, the rows of the two premises.
+def fill_groundings(
+    facts: SortedFacts, rules: CompositionRules, n_entities: int, rule: IntArray, key: IntArray, premises: IntArray
+) -> None:
+    """Write the groundings to three arrays of length `count_groundings`.
 
-    A premise that occurs twice in a grounding counts once; -1 stands for the second.
+    The arrays are the rule indices, the keys of the hypotheses, and the rows of the two premises. If both premises are
+    the same fact, the second is -1.
 
     Example:
-        >>> facts = TripleSet.of([(0, 0, 1), (1, 1, 2)], entities=3)
-        >>> wanted = Wanted.of(0, np.array([1]), np.array([2]), np.array([7]), 3, paths=False)
+        >>> facts = SortedFacts.of(TripleSet.of([(0, 0, 1), (1, 1, 2)], entities=3))
+        >>> rules = CompositionRules.of(0, np.array([1]), np.array([2]), np.array([7]), 3, count_paths=False)
         >>> rule, key, premises = np.empty(1, dtype=np.int64), np.empty(1, dtype=np.int64), np.empty((1, 2), dtype=int)
-        >>> fill_groundings(Runs.of(facts), wanted, 3, rule, key, premises)
+        >>> fill_groundings(facts, rules, 3, rule, key, premises)
         >>> rule, key, premises  # the key of (0, 2, 2)
         (array([7]), array([20]), array([[0, 1]]))
     """
-    _ground(*_arguments(runs, wanted, n, rule, key, premises))
+    _ground(*_arguments(facts, rules, n_entities, rule, key, premises))
 
 
-def _arguments(runs: Runs, wanted: Wanted, *to_fill: Any) -> tuple[Any, ...]:
-    starts = runs.of_relation(wanted.first)
-    shared = (starts, runs.tail, runs.begin, runs.head, runs.relation, runs.of_head, runs.row)
-    return (*shared, wanted.of_second, wanted.relations, wanted.rules, wanted.first, wanted.paths, *to_fill)
+def _arguments(facts: SortedFacts, rules: CompositionRules, *outputs: Any) -> tuple[Any, ...]:
+    start_groups = facts.groups_of_relation(rules.first)
+    groups = (
+        start_groups,
+        facts.tail,
+        facts.group_begin,
+        facts.group_head,
+        facts.group_relation,
+        facts.head_begin,
+        facts.row,
+    )
+    return (*groups, rules.second_begin, rules.relations, rules.rule_indices, rules.first, rules.count_paths, *outputs)
 
 
 @njit(nogil=True, cache=True)
 def _ground(  # type: ignore[no-untyped-def]
-    starts, tail, begin, run_head, run_relation, of_head, row, of_second, relations, rules, first, paths,
-    entities, found_rule, found_key, found_premises,
+    start_groups, tail, group_begin, group_head, group_relation, head_begin, row,
+    second_begin, relations, rule_indices, first, count_paths, n_entities, out_rule, out_key, out_premises,
 ):  # fmt: skip
-    """Fills the arrays, or where they have no room, only counts."""
+    """Return the number of groundings. Unless the output arrays are empty, write the groundings to them."""
     n = 0
-    room = len(found_rule) > 0
-    for start in starts:
-        head = np.int64(run_head[start])
-        for k in range(begin[start], begin[start + 1]):
+    fill = len(out_rule) > 0
+    for start in start_groups:
+        head = np.int64(group_head[start])
+        for k in range(group_begin[start], group_begin[start + 1]):
             middle = tail[k]
-            for run in range(of_head[middle], of_head[middle + 1]):
-                second = run_relation[run]
-                for rule in range(of_second[second], of_second[second + 1]):
+            for group in range(head_begin[middle], head_begin[middle + 1]):
+                second = group_relation[group]
+                for rule in range(second_begin[second], second_begin[second + 1]):
                     relation = relations[rule]
-                    for q in range(begin[run], begin[run + 1]):
+                    for q in range(group_begin[group], group_begin[group + 1]):
                         t = tail[q]
-                        own = (relation == first and middle == t) or (relation == second and middle == head)
-                        if paths or not own:
-                            if room:
-                                found_rule[n] = rules[rule]
-                                found_key[n] = (relation * entities + head) * entities + t
-                                found_premises[n, 0] = row[k]
-                                found_premises[n, 1] = row[q] if q != k else -1
+                        self_supporting = (relation == first and middle == t) or (relation == second and middle == head)
+                        if count_paths or not self_supporting:
+                            if fill:
+                                out_rule[n] = rule_indices[rule]
+                                out_key[n] = (relation * n_entities + head) * n_entities + t
+                                out_premises[n, 0] = row[k]
+                                out_premises[n, 1] = row[q] if q != k else -1
                             n += 1
     return n
 
 
 @njit(nogil=True, cache=True)
 def _count(  # type: ignore[no-untyped-def]
-    starts, tail, begin, run_head, run_relation, of_head, pair_tail, pair_relation, of_pair,
-    place, n_seconds, n_relations, first, paths,
-    hits, stamp, pair_stamp, at_pair, chain_next, chain_run, turn,
+    start_groups, tail, group_begin, group_head, group_relation, head_begin, pair_tail, pair_relation, pair_begin,
+    second_index, n_seconds, n_relations, first, count_paths,
+    hits, stamp, pair_stamp, pair_position, node_next, node_group, mark,
 ):  # fmt: skip
-    """Returns support, the counters in `hits` that are no longer zero, what is lost, and the turn reached."""
+    """Return support, the indices of the nonzero cells of `hits`, self_supporting and the last mark.
+
+    For each head, the groups of the middle entities are collected in linked lists, one list per second relation. The
+    tails of a list are then the tails of all paths from the head along both relations.
+    """
     support = np.zeros(n_seconds, dtype=np.int64)
-    own = np.zeros((n_seconds, 3), dtype=np.int64)
-    chain_first = np.full(n_seconds, -1, dtype=np.int64)
+    self_supporting = np.zeros((n_seconds, 3), dtype=np.int64)
+    first_nodes = np.full(n_seconds, -1, dtype=np.int64)
     touched = np.empty(n_seconds, dtype=np.int64)
     cells = np.empty(1024, dtype=np.int64)
     n_cells = 0
-    for start in starts:
-        head = run_head[start]
-        for k in range(of_pair[head], of_pair[head + 1]):
+    for start in start_groups:
+        head = group_head[start]
+        for k in range(pair_begin[head], pair_begin[head + 1]):
             t = pair_tail[k]
             if pair_stamp[t] != start:
                 pair_stamp[t] = start
-                at_pair[t] = k
-        nodes = 0
+                pair_position[t] = k
+        n_nodes = 0
         n_touched = 0
-        for k in range(begin[start], begin[start + 1]):
+        for k in range(group_begin[start], group_begin[start + 1]):
             middle = tail[k]
-            for run in range(of_head[middle], of_head[middle + 1]):
-                j = place[run_relation[run]]
+            for group in range(head_begin[middle], head_begin[middle + 1]):
+                j = second_index[group_relation[group]]
                 if j >= 0:
-                    if chain_first[j] < 0:
+                    if first_nodes[j] < 0:
                         touched[n_touched] = j
                         n_touched += 1
-                    chain_run[nodes] = run
-                    chain_next[nodes] = chain_first[j]
-                    chain_first[j] = nodes
-                    nodes += 1
-        own_facts = of_pair[head + 1] - of_pair[head]
+                    node_group[n_nodes] = group
+                    node_next[n_nodes] = first_nodes[j]
+                    first_nodes[j] = n_nodes
+                    n_nodes += 1
+        n_head_facts = pair_begin[head + 1] - pair_begin[head]
         for i in range(n_touched):
             j = touched[i]
-            turn += 1
-            longest, total, looped = _surveyed(chain_first[j], chain_next, chain_run, begin, run_head, tail, head)
-            size = begin[longest + 1] - begin[longest]
-            if size > SEARCH_FROM * (total - size + own_facts) and not (looped or paths):
-                # one run holds nearly all: count it by its length, and look up only the others and the head's facts
+            mark += 1
+            longest, total, may_support_itself = _summarize_groups(
+                first_nodes[j], node_next, node_group, group_begin, group_head, tail, head
+            )
+            size = group_begin[longest + 1] - group_begin[longest]
+            if size > SEARCH_RATIO * (total - size + n_head_facts) and not (may_support_itself or count_paths):
+                # one group contains nearly all tails: add its size, and look up only the other tails in it
                 support[j] += size
-                node = chain_first[j]
+                node = first_nodes[j]
                 while node >= 0:
-                    run = chain_run[node]
-                    if run != longest:
-                        for k in range(begin[run], begin[run + 1]):
+                    group = node_group[node]
+                    if group != longest:
+                        for k in range(group_begin[group], group_begin[group + 1]):
                             t = tail[k]
-                            if stamp[t] != turn and not _holds(tail, begin[longest], begin[longest + 1], t):
-                                stamp[t] = turn
+                            if stamp[t] != mark and not _contains(
+                                tail, group_begin[longest], group_begin[longest + 1], t
+                            ):
+                                stamp[t] = mark
                                 support[j] += 1
-                    node = chain_next[node]
-                for p in range(of_pair[head], of_pair[head + 1]):
+                    node = node_next[node]
+                for p in range(pair_begin[head], pair_begin[head + 1]):
                     t = pair_tail[p]
-                    if stamp[t] == turn or _holds(tail, begin[longest], begin[longest + 1], t):
+                    if stamp[t] == mark or _contains(tail, group_begin[longest], group_begin[longest + 1], t):
                         cell = j * n_relations + pair_relation[p]
                         if hits[cell] == 0:
-                            cells, n_cells = _noted(cells, n_cells, cell)
+                            cells, n_cells = _append(cells, n_cells, cell)
                         hits[cell] += 1
-                chain_first[j] = -1
+                first_nodes[j] = -1
                 continue
-            node = chain_first[j]
+            node = first_nodes[j]
             while node >= 0:
-                run = chain_run[node]
-                size = begin[run + 1] - begin[run]
-                if paths and size > SEARCH_FROM * own_facts:
+                group = node_group[node]
+                size = group_begin[group + 1] - group_begin[group]
+                if count_paths and size > SEARCH_RATIO * n_head_facts:
                     support[j] += size
-                    for p in range(of_pair[head], of_pair[head + 1]):
-                        if _holds(tail, begin[run], begin[run + 1], pair_tail[p]):
+                    for p in range(pair_begin[head], pair_begin[head + 1]):
+                        if _contains(tail, group_begin[group], group_begin[group + 1], pair_tail[p]):
                             cell = j * n_relations + pair_relation[p]
                             if hits[cell] == 0:
-                                cells, n_cells = _noted(cells, n_cells, cell)
+                                cells, n_cells = _append(cells, n_cells, cell)
                             hits[cell] += 1
-                    node = chain_next[node]
+                    node = node_next[node]
                     continue
-                for k in range(begin[run], begin[run + 1]):
+                for k in range(group_begin[group], group_begin[group + 1]):
                     t = tail[k]
-                    if paths or stamp[t] != turn:
-                        stamp[t] = turn
+                    if count_paths or stamp[t] != mark:
+                        stamp[t] = mark
                         support[j] += 1
                         if pair_stamp[t] == start:
-                            p = at_pair[t]
-                            stop = of_pair[head + 1]
+                            p = pair_position[t]
+                            stop = pair_begin[head + 1]
                             while p < stop and pair_tail[p] == t:
                                 cell = j * n_relations + pair_relation[p]
                                 if hits[cell] == 0:
-                                    cells, n_cells = _noted(cells, n_cells, cell)
+                                    cells, n_cells = _append(cells, n_cells, cell)
                                 hits[cell] += 1
                                 p += 1
-                node = chain_next[node]
-            if looped and not paths:
-                turn = _count_own(
-                    own[j], head, chain_first[j], chain_next, chain_run, tail, begin, run_head, stamp, turn,
-                    run_relation[chain_run[chain_first[j]]] == first,
+                node = node_next[node]
+            if may_support_itself and not count_paths:
+                mark = _count_self_supporting(
+                    self_supporting[j], head, first_nodes[j], node_next, node_group, tail, group_begin, group_head,
+                    stamp, mark, group_relation[node_group[first_nodes[j]]] == first,
                 )  # fmt: skip
-            chain_first[j] = -1
-    return support, cells[:n_cells], own, turn
+            first_nodes[j] = -1
+    return support, cells[:n_cells], self_supporting, mark
 
 
 @njit(nogil=True, cache=True)
-def _noted(cells, n_cells, cell):  # type: ignore[no-untyped-def]
-    """Appends a cell to a list that grows as it must."""
+def _append(cells, n_cells, cell):  # type: ignore[no-untyped-def]
+    """Append a cell to an array that grows if necessary."""
     if n_cells == len(cells):
         longer = np.empty(2 * n_cells, dtype=np.int64)
         longer[:n_cells] = cells
@@ -362,70 +414,72 @@ def _noted(cells, n_cells, cell):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def _surveyed(first_node, chain_next, chain_run, begin, run_head, tail, head):  # type: ignore[no-untyped-def]
-    """The longest of some runs, the length of all, and whether a premise of some path may be its hypothesis."""
-    longest = chain_run[first_node]
+def _summarize_groups(first_node, node_next, node_group, group_begin, group_head, tail, head):  # type: ignore[no-untyped-def]
+    """Return the largest group of a linked list, the total size, and whether a path can be self-supporting."""
+    longest = node_group[first_node]
     total = 0
-    looped = False
+    may_support_itself = False
     node = first_node
     while node >= 0:
-        run = chain_run[node]
-        size = begin[run + 1] - begin[run]
+        group = node_group[node]
+        size = group_begin[group + 1] - group_begin[group]
         total += size
-        if size > begin[longest + 1] - begin[longest]:
-            longest = run
-        middle = run_head[run]
-        looped |= middle == head or _holds(tail, begin[run], begin[run + 1], middle)
-        node = chain_next[node]
-    return longest, total, looped
+        if size > group_begin[longest + 1] - group_begin[longest]:
+            longest = group
+        middle = group_head[group]
+        may_support_itself |= middle == head or _contains(tail, group_begin[group], group_begin[group + 1], middle)
+        node = node_next[node]
+    return longest, total, may_support_itself
 
 
 @njit(nogil=True, cache=True)
-def _holds(tail, low, high, wanted):  # type: ignore[no-untyped-def]
-    """Whether a sorted stretch holds a value."""
+def _contains(tail, low, high, value):  # type: ignore[no-untyped-def]
+    """Return whether the sorted slice tail[low:high] contains the value."""
     stop = high
     while low < high:
         middle = (low + high) // 2
-        if tail[middle] < wanted:
+        if tail[middle] < value:
             low = middle + 1
         else:
             high = middle
-    return low < stop and tail[low] == wanted
+    return low < stop and tail[low] == value
 
 
 @njit(nogil=True, cache=True)
-def _count_own(own, head, first_node, chain_next, chain_run, tail, begin, run_head, stamp, turn, same):  # type: ignore[no-untyped-def]
-    """Counts the pairs (head, t) that are reached only by a path with the hypothesis among its premises.
+def _count_self_supporting(  # type: ignore[no-untyped-def]
+    self_supporting, head, first_node, node_next, node_group, tail, group_begin, group_head, stamp, mark, same_relation
+):
+    """Count the pairs (head, t) that only self-supporting paths connect, for the three columns of `self_supporting`.
 
-    For the first relation that is the path whose middle is t itself, for the second the one whose middle is the head;
-    where both are one relation, either. Premises and hypothesis are then the same observed triple, so such a pair is a
-    lost hit as well as lost support.
+    If the hypothesis has the first relation, a path is self-supporting if t is in the middle. If it has the second
+    relation, a path is self-supporting if the head is in the middle. The hypothesis of a self-supporting path is
+    observed. So the pair is later subtracted from support and hits.
     """
     for case in range(3):
-        if (case == 2) != same:
+        if (case == 2) != same_relation:
             continue
-        turn += 1
+        mark += 1
         node = first_node
-        while node >= 0:  # what is reached by other paths
-            run = chain_run[node]
-            middle = run_head[run]
-            for k in range(begin[run], begin[run + 1]):
-                if not _is_own(case, middle, head, tail[k]):
-                    stamp[tail[k]] = turn
-            node = chain_next[node]
+        while node >= 0:  # stamp the tails of paths that are not self-supporting
+            group = node_group[node]
+            middle = group_head[group]
+            for k in range(group_begin[group], group_begin[group + 1]):
+                if not _supports_itself(case, middle, head, tail[k]):
+                    stamp[tail[k]] = mark
+            node = node_next[node]
         node = first_node
         while node >= 0:
-            run = chain_run[node]
-            middle = run_head[run]
-            for k in range(begin[run], begin[run + 1]):
+            group = node_group[node]
+            middle = group_head[group]
+            for k in range(group_begin[group], group_begin[group + 1]):
                 t = tail[k]
-                if _is_own(case, middle, head, t) and stamp[t] != turn:
-                    stamp[t] = turn
-                    own[case] += 1
-            node = chain_next[node]
-    return turn
+                if _supports_itself(case, middle, head, t) and stamp[t] != mark:
+                    stamp[t] = mark
+                    self_supporting[case] += 1
+            node = node_next[node]
+    return mark
 
 
 @njit(nogil=True, cache=True)
-def _is_own(case, middle, head, t):  # type: ignore[no-untyped-def]
+def _supports_itself(case, middle, head, t):  # type: ignore[no-untyped-def]
     return (case != 1 and middle == t) or (case != 0 and middle == head)

@@ -5,70 +5,70 @@ import numpy as np
 from plogicnet import config
 from plogicnet.config.shapes import ChainShape
 from plogicnet.graph import HEAD, RELATION, TAIL, FloatArray, IntArray, KnowledgeGraph
-from plogicnet.grounding.engine import Engine, Explain, Job, Mined, Resources
-from plogicnet.grounding.groundings import Groundings
-from plogicnet.grounding.native.grounding import expected_groundings, ground_network
-from plogicnet.grounding.native.mining import COUNTED, mine
-from plogicnet.grounding.native.walks import Chain, World, chain_of, count, ground
+from plogicnet.grounding.engine import Engine, GroundingLookup, GroundingTask, MiningResult, Resources
+from plogicnet.grounding.groundings import InMemoryGroundNetwork
+from plogicnet.grounding.native.grounding import count_groundings_per_chain, ground_network
+from plogicnet.grounding.native.mining import COUNT_FUNCTIONS, mine
+from plogicnet.grounding.native.walks import Chain, TripleIndex, chain_of, count, ground
 from plogicnet.rules import Rule
 
 
 class NativeEngine:
-    """Chains of relations, walked over sorted arrays in compiled code; see `Engine`."""
+    """The engine for chains of relations; see `Engine`."""
 
-    scope = "chains of relations only"
+    scope = "chains of relations"
     in_memory = True
 
     def supports(self, rule: Rule) -> bool:
-        """Chains alone."""
+        """Return whether the rule is a chain."""
         return rule.chain is not None
 
-    def require(self) -> None:
-        """It works everywhere."""
+    def check_available(self) -> None:
+        """Do nothing: the engine is always available."""
 
-    def mines(self, shape: ChainShape) -> bool:
-        """One step, and two steps forwards."""
-        return shape.steps in COUNTED
+    def supports_shape(self, shape: ChainShape) -> bool:
+        """Return whether the shape is one step or two steps forward."""
+        return shape.forward in COUNT_FUNCTIONS
 
-    def mine(self, graph: KnowledgeGraph, settings: config.Rules, resources: Resources) -> Mined:
-        """One look at every two-step path."""
+    def mine(self, graph: KnowledgeGraph, settings: config.Rules, resources: Resources) -> MiningResult:
+        """Mine rules. Compositions are counted in one pass over all two-step paths."""
         return mine(graph, settings, resources)
 
-    def count(self, job: Job) -> tuple[IntArray, IntArray]:
-        """Support and hits, by walking piece by piece."""
-        world, counts = World(job.graph.observed), np.zeros((2, len(job.rules)), dtype=np.int64)
-        with job.resources.progress("counting written rules", len(job.rules)) as advance:
-            for i, chain in enumerate(_chains(job)):
-                counts[:, i] = count(world, chain, job.counting)
+    def count(self, task: GroundingTask) -> tuple[IntArray, IntArray]:
+        """Count the conclusions of all paths of each rule."""
+        triple_index, counts = TripleIndex(task.graph.observed), np.zeros((2, len(task.rules)), dtype=np.int64)
+        with task.resources.progress("counting conclusions of added rules", len(task.rules)) as advance:
+            for i, chain in enumerate(_chains(task)):
+                counts[:, i] = count(triple_index, chain, task.counting)
                 advance()
         return counts[0], counts[1]
 
-    def expect(self, job: Job) -> FloatArray:
-        """Numbers of walks, without walking."""
-        return expected_groundings(World(job.graph.observed), _chains(job))
+    def count_groundings(self, task: GroundingTask) -> FloatArray:
+        """Count the paths of each rule without visiting every path."""
+        return count_groundings_per_chain(TripleIndex(task.graph.observed), _chains(task))
 
-    def ground(self, job: Job) -> Groundings:
-        """Arrays."""
-        return ground_network(job.graph.observed, _chains(job), job.counting, job.hidden_premises, job.resources)
+    def ground(self, task: GroundingTask) -> InMemoryGroundNetwork:
+        """Ground the rules into arrays."""
+        return ground_network(task.graph.observed, _chains(task), task.counting, task.hidden_premises, task.resources)
 
-    def explain(self, job: Job) -> Explain:
-        """Walks from the triple's head to its tail; the index of the facts is made once."""
-        world, chains = World(job.graph.observed), _chains(job)
+    def grounding_lookup(self, task: GroundingTask) -> GroundingLookup:
+        """Return a function that finds the paths from a triple's head to its tail. All calls share one index."""
+        triple_index, chains = TripleIndex(task.graph.observed), _chains(task)
 
-        def of_triple(triple: IntArray) -> dict[int, IntArray]:
-            found = {}
+        def lookup(triple: IntArray) -> dict[int, IntArray]:
+            by_rule = {}
             start, end = int(triple[HEAD]), int(triple[TAIL])
             for i, chain in enumerate(chains):
                 if chain.relation == triple[RELATION]:
-                    walks = ground(world, chain, job.counting, start=start, end=end)
-                    found[i] = world.facts.triples[np.concatenate([w.premises for w in walks])]
-            return {i: premises for i, premises in found.items() if len(premises)}
+                    batches = ground(triple_index, chain, task.counting, start=start, end=end)
+                    by_rule[i] = triple_index.facts.triples[np.concatenate([batch.premises for batch in batches])]
+            return {i: premises for i, premises in by_rule.items() if len(premises)}
 
-        return of_triple
+        return lookup
 
 
-def _chains(job: Job) -> list[Chain]:
-    return [chain_of(rule, job.graph.relations) for rule in job.rules]
+def _chains(task: GroundingTask) -> list[Chain]:
+    return [chain_of(rule, task.graph.relations) for rule in task.rules]
 
 
 NATIVE: Engine = NativeEngine()

@@ -1,4 +1,4 @@
-"""Hidden triples and groundings of chains, as arrays."""
+"""Grounding of chains, which finds the hidden triples and all groundings, in memory."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -9,185 +9,220 @@ from functools import partial
 import numpy as np
 
 from plogicnet.graph import RELATION, FloatArray, IntArray, TripleSet, triple_keys
-from plogicnet.grounding.engine import Counting, Resources
-from plogicnet.grounding.groundings import Groundings
-from plogicnet.grounding.native.compositions import Runs, Wanted, count_groundings, fill_groundings
-from plogicnet.grounding.native.walks import Chain, World, ground, hypothesis_triples, two_step_paths, ways_on
+from plogicnet.grounding.engine import CountingMode, Resources
+from plogicnet.grounding.groundings import InMemoryGroundNetwork
+from plogicnet.grounding.native.compositions import CompositionRules, SortedFacts, count_groundings, fill_groundings
+from plogicnet.grounding.native.walks import (
+    Chain,
+    TripleIndex,
+    conclusions,
+    count_continuations,
+    ground,
+    two_step_paths,
+)
 from plogicnet.support.memory import require_bytes
 
-AT_ONCE = 1 << 20
-"""So many groundings are looked at together."""
+CHUNK_GROUNDINGS = 1 << 20
+"""The number of groundings that are processed at a time."""
 TRIPLE_BYTES = 80
-"""What one triple of O ∪ H takes while the set is made."""
+"""The memory per triple of O ∪ H while the set is created."""
 
 
 def ground_network(
     observed: TripleSet,
     chains: Sequence[Chain],
-    counting: Counting,
+    counting: CountingMode,
     hidden_premises: bool = False,
     resources: Resources | None = None,
-) -> Groundings:
-    """Finds H and links every grounding whose hypothesis is in O ∪ H.
+) -> InMemoryGroundNetwork:
+    """Find the hidden triples H and all groundings that conclude a triple of O ∪ H.
 
-    Premises are taken from O, or from O ∪ H where hidden triples can be premises too: then no grounding leads beyond
-    O ∪ H, because H holds the conclusions from O alone.
+    Premises are in O, or in O ∪ H with `hidden_premises`. From hidden premises, rules can also conclude triples outside
+    O ∪ H. These groundings are dropped.
 
     Example:
-        >>> from plogicnet.grounding.native.walks import Move
-        >>> inverse = Chain((Move(0, forward=False),), relation=1)
+        >>> from plogicnet.grounding.native.walks import EncodedStep
+        >>> inverse = Chain((EncodedStep(0, forward=False),), relation=1)
         >>> network = ground_network(TripleSet.of([(0, 0, 1)], entities=2), [inverse], "distinct")
         >>> network.hypothesis, network.premises
         (array([1]), array([[0]]))
     """
     resources = resources or Resources()
-    found = _ground_all(World(observed), chains, counting, resources)
-    variables = _variables(observed, found.key)
+    buffer = _ground_all(TripleIndex(observed), chains, counting, resources)
+    triples = _collect_triples(observed, buffer.key)
     if hidden_premises:
-        del found
-        world = World(variables)
-        resources.admit(expected_groundings(world, chains))
-        found = _ground_all(world, chains, counting, resources).within(variables)
+        del buffer
+        triple_index = TripleIndex(triples)
+        resources.check_memory(count_groundings_per_chain(triple_index, chains))
+        buffer = _ground_all(triple_index, chains, counting, resources).keep_conclusions_in(triples)
     else:
-        row_of_fact = np.append(np.searchsorted(variables.keys, observed.keys), -1)  # the padding stays -1
-        for part in found.parts():
-            found.premises[part] = row_of_fact[found.premises[part]]
-    for part in found.parts():  # in their own place: there may be more of them than fit twice
-        found.key[part] = np.searchsorted(variables.keys, found.key[part])
-    is_observed = observed.contains_keys(variables.keys)
-    return Groundings(variables, is_observed, len(chains), found.rule, found.key, found.premises)
+        # the appended -1 keeps the padding: premise -1 selects the last element
+        row_of_fact = np.append(np.searchsorted(triples.keys, observed.keys), -1)
+        for chunk in buffer.chunks():
+            buffer.premises[chunk] = row_of_fact[buffer.premises[chunk]]
+    for chunk in buffer.chunks():  # replace keys by rows in place, because a second copy may not fit into memory
+        buffer.key[chunk] = np.searchsorted(triples.keys, buffer.key[chunk])
+    is_observed = observed.contains_keys(triples.keys)
+    return InMemoryGroundNetwork(triples, is_observed, len(chains), buffer.rule, buffer.key, buffer.premises)
 
 
-def _variables(observed: TripleSet, keys: IntArray) -> TripleSet:
-    """O ∪ H, by the keys of all hypotheses."""
+def _collect_triples(observed: TripleSet, keys: IntArray) -> TripleSet:
+    """Return O ∪ H for the keys of all hypotheses."""
     hidden = [np.empty(0, dtype=np.int64)]
-    for at in range(0, len(keys), AT_ONCE):
-        part = keys[at : at + AT_ONCE]
-        hidden.append(_distinct(part[~observed.contains_keys(part)]))
-    new = _distinct(np.concatenate(hidden))
+    for start in range(0, len(keys), CHUNK_GROUNDINGS):
+        chunk = keys[start : start + CHUNK_GROUNDINGS]
+        hidden.append(_sorted_unique(chunk[~observed.contains_keys(chunk)]))
+    hidden_keys = _sorted_unique(np.concatenate(hidden))
     require_bytes(
-        TRIPLE_BYTES * (len(observed) + len(new)), f"{len(new):,} hidden triples", "raise rules.min_precision"
+        TRIPLE_BYTES * (len(observed) + len(hidden_keys)),
+        f"{len(hidden_keys):,} hidden triples",
+        "raise rules.min_precision",
     )
-    every = np.concatenate([observed.keys, new])
-    every.sort()
-    return TripleSet.of_keys(every, observed.entities)
+    all_keys = np.concatenate([observed.keys, hidden_keys])
+    all_keys.sort()
+    return TripleSet.of_keys(all_keys, observed.entities)
 
 
-def _distinct(keys: IntArray) -> IntArray:
-    """Each once, in order; sorted by hand, for numpy's own `unique` hashes first, which is slower here."""
+def _sorted_unique(keys: IntArray) -> IntArray:
+    """Return the distinct keys, sorted. Faster here than `np.unique`, which hashes first."""
     keys = np.sort(keys)
     return np.asarray(keys[np.append(True, keys[1:] != keys[:-1])[: len(keys)]])
 
 
 @dataclass(frozen=True)
-class Found:
-    """Groundings as they are found: rule, key of the hypothesis, rows of the premises in the world's facts."""
+class GroundingBuffer:
+    """Arrays with one entry per grounding.
+
+    Attributes:
+        rule: the index of the rule.
+        key: the key of the hypothesis (see `triple_keys`).
+        premises: the premises, as rows of the facts that were walked, with -1 for repeated premises and unused columns.
+    """
 
     rule: IntArray
     key: IntArray
     premises: IntArray
 
-    def parts(self) -> Iterator[slice]:
-        """Some groundings at a time."""
-        return (slice(at, at + AT_ONCE) for at in range(0, len(self.rule), AT_ONCE))
+    def chunks(self) -> Iterator[slice]:
+        """Yield slices of CHUNK_GROUNDINGS groundings."""
+        return (slice(start, start + CHUNK_GROUNDINGS) for start in range(0, len(self.rule), CHUNK_GROUNDINGS))
 
-    def within(self, variables: TripleSet) -> "Found":
-        """Those whose hypothesis is among the triples; they take the place of all."""
+    def keep_conclusions_in(self, triples: TripleSet) -> "GroundingBuffer":
+        """Keep only the groundings that conclude one of the triples. Overwrites the arrays."""
         n = 0
-        for part in self.parts():
-            inside = variables.contains_keys(self.key[part])
-            end = n + int(inside.sum())
+        for chunk in self.chunks():
+            mask = triples.contains_keys(self.key[chunk])
+            end = n + int(mask.sum())
             for column in (self.rule, self.key, self.premises):
-                column[n:end] = column[part][inside]
+                column[n:end] = column[chunk][mask]
             n = end
-        return self.first(n)
+        return self.truncate(n)
 
-    def first(self, n: int) -> "Found":
-        """The first so many."""
-        return Found(self.rule[:n], self.key[:n], self.premises[:n])
+    def truncate(self, n: int) -> "GroundingBuffer":
+        """Return the first n groundings."""
+        return GroundingBuffer(self.rule[:n], self.key[:n], self.premises[:n])
 
 
-def expected_groundings(world: World, chains: Sequence[Chain]) -> FloatArray:
-    """How many groundings each chain has, self-supporting ones counted: what grounding will cost, without doing it.
+def count_groundings_per_chain(triple_index: TripleIndex, chains: Sequence[Chain]) -> FloatArray:
+    """Return the number of groundings of each chain, including self-supporting groundings, without creating them.
 
     Example:
-        >>> from plogicnet.grounding.native.walks import Move
-        >>> world = World(TripleSet.of([(0, 0, 1), (1, 0, 2), (1, 0, 0)], entities=3))
-        >>> expected_groundings(world, [Chain((Move(0, True), Move(0, True)), 0), Chain((Move(0, False),), 0)])
+        >>> from plogicnet.grounding.native.walks import EncodedStep
+        >>> index = TripleIndex(TripleSet.of([(0, 0, 1), (1, 0, 2), (1, 0, 0)], entities=3))
+        >>> forward, backward = EncodedStep(0, True), EncodedStep(0, False)
+        >>> count_groundings_per_chain(index, [Chain((forward, forward), 0), Chain((backward,), 0)])
         array([3., 3.])
     """
-    relations = _relations(world, chains)
-    sizes = np.bincount(world.facts.triples[:, RELATION], minlength=relations)
-    pairs = two_step_paths(world.facts, relations)
-    expected = np.empty(len(chains))
-    composed = [i for i, chain in enumerate(chains) if _is_composition(chain)]
-    if composed:
-        firsts, seconds = np.array([[move.relation for move in chains[i].moves] for i in composed]).T
-        expected[composed] = pairs[firsts, seconds]
-    for i in set(range(len(chains))) - set(composed):
-        moves = chains[i].moves
-        expected[i] = sizes[moves[0].relation] if len(moves) == 1 else ways_on(world, moves)[0].sum()
-    return expected
+    n_relations = _relation_id_bound(triple_index, chains)
+    n_facts = np.bincount(triple_index.facts.triples[:, RELATION], minlength=n_relations)
+    n_paths = two_step_paths(triple_index.facts, n_relations)
+    counts = np.empty(len(chains))
+    compositions = [i for i, chain in enumerate(chains) if _is_composition(chain)]
+    if compositions:
+        firsts, seconds = np.array([[step.relation for step in chains[i].steps] for i in compositions]).T
+        counts[compositions] = n_paths[firsts, seconds]
+    for i in set(range(len(chains))) - set(compositions):
+        steps = chains[i].steps
+        counts[i] = n_facts[steps[0].relation] if len(steps) == 1 else count_continuations(triple_index, steps)[0].sum()
+    return counts
 
 
-def _relations(world: World, chains: Sequence[Chain]) -> int:
-    """A number above all relations of facts and chains."""
-    walked = 1 + max((m.relation for chain in chains for m in chain.moves), default=0)
-    return max(walked, int(world.facts.triples[:, RELATION].max(initial=0)) + 1)
+def _relation_id_bound(triple_index: TripleIndex, chains: Sequence[Chain]) -> int:
+    """Return an integer larger than all relation ids in the facts and in the steps of the chains."""
+    in_chains = 1 + max((step.relation for chain in chains for step in chain.steps), default=0)
+    return max(in_chains, int(triple_index.facts.triples[:, RELATION].max(initial=0)) + 1)
 
 
 def _is_composition(chain: Chain) -> bool:
-    return len(chain.moves) == 2 and all(move.forward for move in chain.moves)
+    return len(chain.steps) == 2 and all(step.forward for step in chain.steps)
 
 
-def _ground_all(world: World, chains: Sequence[Chain], counting: Counting, resources: Resources) -> Found:
-    """Grounds every chain, straight into place: compositions by first relation in compiled code, others one by one."""
-    n, width = world.facts.entities, max((len(chain.moves) for chain in chains), default=1)
+def _ground_all(
+    triple_index: TripleIndex, chains: Sequence[Chain], counting: CountingMode, resources: Resources
+) -> GroundingBuffer:
+    """Ground every chain into one buffer.
+
+    Compiled code grounds all compositions with the same first relation together. Other chains are grounded one by one.
+    """
+    n, width = triple_index.facts.entities, max((len(chain.steps) for chain in chains), default=1)
     by_first: dict[int, list[int]] = {}
     others: list[int] = []
-    for number, chain in enumerate(chains):
-        (by_first.setdefault(chain.moves[0].relation, []) if _is_composition(chain) else others).append(number)
-    runs, wanted = Runs.of(world.facts), _wanted(world, chains, counting, by_first)
-    most = int(expected_groundings(world, [chains[i] for i in others]).sum())
+    for i, chain in enumerate(chains):
+        (by_first.setdefault(chain.steps[0].relation, []) if _is_composition(chain) else others).append(i)
+    facts, compositions = (
+        SortedFacts.of(triple_index.facts),
+        _composition_rules(triple_index, chains, counting, by_first),
+    )
+    n_others = int(count_groundings_per_chain(triple_index, [chains[i] for i in others]).sum())
     threads = resources.threads or os.cpu_count()
     with resources.progress("grounding, rules", len(chains)) as advance, ThreadPoolExecutor(threads) as pool:
 
-        def fill(of: tuple[Wanted, int, int]) -> None:
-            rules, start, stop = of
-            fill_groundings(runs, rules, n, found.rule[start:stop], found.key[start:stop], found.premises[start:stop])
-            found.premises[start:stop, 2:] = -1
+        def fill_slice(task: tuple[CompositionRules, int, int]) -> None:
+            rules, start, stop = task
+            fill_groundings(
+                facts, rules, n, buffer.rule[start:stop], buffer.key[start:stop], buffer.premises[start:stop]
+            )
+            buffer.premises[start:stop, 2:] = -1
 
-        ends = np.cumsum([0, *pool.map(partial(count_groundings, runs), wanted)]).tolist()
-        size = ends[-1] + most  # memory is taken as it is filled, so that a few too many cost nothing
-        found = Found(np.empty(size, np.int64), np.empty(size, np.int64), np.empty((size, width), np.int64))
-        for of, _ in zip(by_first.values(), pool.map(fill, zip(wanted, ends[:-1], ends[1:], strict=True)), strict=True):
-            advance(len(of))
+        ends = np.cumsum([0, *pool.map(partial(count_groundings, facts), compositions)]).tolist()
+        size = ends[-1] + n_others  # an upper bound; the system allocates pages only when they are written
+        buffer = GroundingBuffer(np.empty(size, np.int64), np.empty(size, np.int64), np.empty((size, width), np.int64))
+        for rule_indices, _ in zip(
+            by_first.values(),
+            pool.map(fill_slice, zip(compositions, ends[:-1], ends[1:], strict=True)),
+            strict=True,
+        ):
+            advance(len(rule_indices))
         end = ends[-1]
-        for number in others:
-            for walks in ground(world, chains[number], counting):
-                start, end = end, end + len(walks.entities)
-                found.rule[start:end] = number
-                found.key[start:end] = triple_keys(hypothesis_triples(walks, chains[number].relation), n)
-                _pad(walks.premises, found.premises[start:end])
+        for i in others:
+            for paths in ground(triple_index, chains[i], counting):
+                start, end = end, end + len(paths.entities)
+                buffer.rule[start:end] = i
+                buffer.key[start:end] = triple_keys(conclusions(paths, chains[i].relation), n)
+                _pad(paths.premises, buffer.premises[start:end])
             advance()
-    return found.first(end)
+    return buffer.truncate(end)
 
 
-def _wanted(world: World, chains: Sequence[Chain], counting: Counting, by_first: dict[int, list[int]]) -> list[Wanted]:
-    """The compositions that begin with each relation."""
-    n_relations = _relations(world, chains)
+def _composition_rules(
+    triple_index: TripleIndex, chains: Sequence[Chain], counting: CountingMode, by_first: dict[int, list[int]]
+) -> list[CompositionRules]:
+    """Return the compositions of each first relation."""
+    n_relations = _relation_id_bound(triple_index, chains)
 
-    def of(first: int, numbers: list[int]) -> Wanted:
-        seconds = np.array([chains[i].moves[1].relation for i in numbers], dtype=np.int64)
-        relations = np.array([chains[i].relation for i in numbers], dtype=np.int64)
-        return Wanted.of(first, seconds, relations, np.array(numbers, np.int64), n_relations, counting == "paths")
+    def rules_with_first(first: int, rule_indices: list[int]) -> CompositionRules:
+        seconds = np.array([chains[i].steps[1].relation for i in rule_indices], dtype=np.int64)
+        relations = np.array([chains[i].relation for i in rule_indices], dtype=np.int64)
+        return CompositionRules.of(
+            first, seconds, relations, np.array(rule_indices, np.int64), n_relations, counting == "paths"
+        )
 
-    return [of(first, numbers) for first, numbers in by_first.items()]
+    return [rules_with_first(first, rule_indices) for first, rule_indices in by_first.items()]
 
 
 def _pad(premises: IntArray, rows: IntArray) -> None:
-    """Fills rows, which may be wider; a premise that occurs twice in a grounding counts once."""
+    """Copy premises to rows, which can be wider. Repeated premises and unused columns become -1."""
     rows[:] = -1
-    for at in range(premises.shape[1]):
-        repeated = np.any(premises[:, :at] == premises[:, [at]], axis=1) if at else np.zeros(len(rows), dtype=bool)
-        rows[:, at] = np.where(repeated, -1, premises[:, at])
+    for i in range(premises.shape[1]):
+        repeated = np.any(premises[:, :i] == premises[:, [i]], axis=1) if i else np.zeros(len(rows), dtype=bool)
+        rows[:, i] = np.where(repeated, -1, premises[:, i])

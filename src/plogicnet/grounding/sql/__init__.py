@@ -1,1 +1,1 @@
-"""The SQL engine: every connected Horn clause, by plain SQL. DuckDB runs it here."""
+"""The SQL engine, which mines and grounds any connected Horn clause with DuckDB."""

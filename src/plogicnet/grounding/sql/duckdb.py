@@ -1,4 +1,4 @@
-"""The SQL engine by DuckDB, within a given memory; what does not fit is written to a temporary directory."""
+"""The SQL engine. DuckDB runs the queries within a memory limit and spills to a temporary directory."""
 
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,11 +25,11 @@ from plogicnet.graph import (
     as_triples,
     triple_keys,
 )
-from plogicnet.grounding.engine import Counting, Engine, Explain, Job, Mined, Resources
-from plogicnet.grounding.groundings import StoredGroundings
-from plogicnet.grounding.mining import Candidates, mined_of
-from plogicnet.grounding.sql.clauses import Clause, clause_of, forms_of
-from plogicnet.grounding.sql.text import JoinText, MiningText, create_links, ordered_links
+from plogicnet.grounding.engine import CountingMode, Engine, GroundingLookup, GroundingTask, MiningResult, Resources
+from plogicnet.grounding.groundings import StoredGroundNetwork
+from plogicnet.grounding.mining import CandidateRules, mining_result
+from plogicnet.grounding.sql.clauses import Clause, clause_of, templates_of
+from plogicnet.grounding.sql.text import GroundingQueries, MiningQueries, create_groundings_table, sorted_groundings
 from plogicnet.rules import Rule
 from plogicnet.support.errors import InputError
 from plogicnet.support.memory import engine_mb
@@ -37,58 +37,58 @@ from plogicnet.support.memory import engine_mb
 if TYPE_CHECKING:
     import duckdb
 
-PATHS_AT_ONCE = 1 << 22
-"""About how many two-step paths are grouped at a time: progress between pieces, and hardly ever a spill."""
-MISSING = "the SQL engine needs DuckDB; install it with: pip install 'plogicnet[sql]'"
+CHUNK_PATHS = 1 << 22
+"""The approximate number of two-step paths per piece (see `MiningQueries`), small enough that DuckDB rarely spills."""
+DUCKDB_MISSING = "the SQL engine needs DuckDB. Install it with: pip install 'plogicnet[sql]'"
 
 
 class SqlEngine:
-    """Every connected Horn clause, by joins in DuckDB; see `Engine`."""
+    """The engine for connected Horn clauses; see `Engine`."""
 
     scope = "rules with a positive hypothesis"
     in_memory = False
 
     def supports(self, rule: Rule) -> bool:
-        """All but constraints."""
+        """Return whether the rule is not a constraint."""
         return not rule.negated
 
-    def require(self) -> None:
-        """DuckDB must be installed."""
+    def check_available(self) -> None:
+        """Raise InputError if DuckDB is not installed."""
         if find_spec("duckdb") is None:
-            raise InputError(MISSING)
+            raise InputError(DUCKDB_MISSING)
 
-    def mines(self, shape: ChainShape) -> bool:  # noqa: ARG002
-        """Any chain."""
+    def supports_shape(self, shape: ChainShape) -> bool:  # noqa: ARG002
+        """Return True: the engine mines chains of any shape."""
         return True
 
-    def mine(self, graph: KnowledgeGraph, settings: config.Rules, resources: Resources) -> Mined:
-        """Groups the paths of each shape, in pieces."""
+    def mine(self, graph: KnowledgeGraph, settings: config.Rules, resources: Resources) -> MiningResult:
+        """Mine rules by grouping the paths of each shape."""
         return mine(graph, settings, resources)
 
-    def count(self, job: Job) -> tuple[IntArray, IntArray]:
-        """Support and hits."""
-        return count_clauses(job.graph.observed, _clauses(job), job.counting, job.resources)
+    def count(self, task: GroundingTask) -> tuple[IntArray, IntArray]:
+        """Return support and hits of each rule."""
+        return count_clauses(task.graph.observed, _clauses(task), task.counting, task.resources)
 
-    def expect(self, job: Job) -> FloatArray:
-        """Counts all groundings."""
-        return self.count(replace(job, counting="paths"))[0].astype(np.float64)
+    def count_groundings(self, task: GroundingTask) -> FloatArray:
+        """Count all groundings of each rule."""
+        return self.count(replace(task, counting="paths"))[0].astype(np.float64)
 
-    def ground(self, job: Job) -> StoredGroundings:
-        """A file of links."""
-        return ground_clauses(job.graph.observed, _clauses(job), job.counting, job.hidden_premises, job.resources)
+    def ground(self, task: GroundingTask) -> StoredGroundNetwork:
+        """Ground the rules into a Parquet file."""
+        return ground_clauses(task.graph.observed, _clauses(task), task.counting, task.hidden_premises, task.resources)
 
-    def explain(self, job: Job) -> Explain:
-        """A query with the triple's entities in it."""
-        clauses = _clauses(job)
-        return lambda triple: ground_triple(job.graph.observed, clauses, triple, job.counting, job.resources)
-
-
-def _clauses(job: Job) -> list[Clause]:
-    return [clause_of(rule, job.graph) for rule in job.rules]
+    def grounding_lookup(self, task: GroundingTask) -> GroundingLookup:
+        """Return a function that queries the groundings of a triple."""
+        clauses = _clauses(task)
+        return lambda triple: ground_triple(task.graph.observed, clauses, triple, task.counting, task.resources)
 
 
-def mine(graph: KnowledgeGraph, settings: config.Rules, resources: Resources | None = None) -> Mined:
-    """Counts every candidate rule exactly and keeps those of enough precision and support (Sec. 5.1).
+def _clauses(task: GroundingTask) -> list[Clause]:
+    return [clause_of(rule, task.graph) for rule in task.rules]
+
+
+def mine(graph: KnowledgeGraph, settings: config.Rules, resources: Resources | None = None) -> MiningResult:
+    """Count every candidate rule and return the rules that reach the thresholds (Sec. 5.1 of the paper).
 
     Example:
         >>> rows = [("a", "husband", "b"), ("b", "wife", "a"), ("c", "husband", "d")]
@@ -97,206 +97,213 @@ def mine(graph: KnowledgeGraph, settings: config.Rules, resources: Resources | N
         ['husband(X, Y) => wife(Y, X)', 'wife(X, Y) => husband(Y, X)']
     """
     resources, shapes = resources or Resources(), shapes_of(settings.patterns)
-    forward, backward = (_pieces(graph.observed, start) for start in (HEAD, TAIL))
-    pieces = {True: int(forward.max(initial=0)) + 1, False: int(backward.max(initial=0)) + 1}
-    found = []
+    forward, backward = (_piece_of_each_fact(graph.observed, start) for start in (HEAD, TAIL))
+    n_pieces = {True: int(forward.max(initial=0)) + 1, False: int(backward.max(initial=0)) + 1}
+    candidates = []
     with (
-        _database(resources) as database,
-        resources.progress("mining by SQL, pieces", sum(pieces[shape.steps[0]] for shape in shapes)) as advance,
+        _open_database(resources) as database,
+        resources.progress(
+            "mining with SQL, chunks of paths", sum(n_pieces[shape.forward[0]] for shape in shapes)
+        ) as advance,
     ):
-        _fill(database, "facts", _columns(graph.observed) | {"piece_forward": forward, "piece_backward": backward})
+        _create_table(
+            database, "facts", _triple_columns(graph.observed) | {"piece_forward": forward, "piece_backward": backward}
+        )
         for shape in shapes:
-            text = MiningText(shape, settings.counting)
-            _run(database, text.create)
-            for piece in range(pieces[shape.steps[0]]):
-                _run(database, text.piece(piece))
+            queries = MiningQueries(shape, settings.counting)
+            _execute(database, queries.create_tables)
+            for piece in range(n_pieces[shape.forward[0]]):
+                _execute(database, queries.count_piece(piece))
                 advance()
-            *columns, support, hits = _fetch(database, text.candidates).values()
-            found.append(Candidates.kept(shape, columns, support, hits, settings))
-            _run(database, text.drop)
-    return mined_of(graph, settings, found)
+            *columns, support, hits = _query(database, queries.candidates).values()
+            candidates.append(CandidateRules.from_counts(shape, columns, support, hits, settings))
+            _execute(database, queries.drop_tables)
+    return mining_result(graph, settings, candidates)
 
 
-def _pieces(facts: TripleSet, start: int) -> IntArray:
-    """Each fact's piece: one begins about so many two-step paths; facts of one relation and start stay together.
+def _piece_of_each_fact(facts: TripleSet, start: int) -> IntArray:
+    """Return the index of each fact's piece. About CHUNK_PATHS two-step paths begin with the facts of a piece.
+
+    `start` is the column of the path's first entity, HEAD or TAIL. Facts with the same relation and first entity are in
+    the same piece.
 
     Example:
-        >>> _pieces(TripleSet.of([(0, 0, 1), (0, 0, 2), (1, 0, 0), (2, 0, 0)], entities=3), HEAD)
+        >>> _piece_of_each_fact(TripleSet.of([(0, 0, 1), (0, 0, 2), (1, 0, 0), (2, 0, 0)], entities=3), HEAD)
         array([0, 0, 0, 0])
     """
-    here, there = facts.triples[:, start], facts.triples[:, HEAD + TAIL - start]
-    order = np.lexsort((here, facts.triples[:, RELATION]))
-    paths = np.bincount(facts.triples[:, HEAD], minlength=facts.entities)[there[order]]
-    key = (facts.triples[:, RELATION] * facts.entities + here)[order]
-    before = np.append(0, np.cumsum(paths))[np.searchsorted(key, key)]
+    starts, ends = facts.triples[:, start], facts.triples[:, HEAD + TAIL - start]
+    order = np.lexsort((starts, facts.triples[:, RELATION]))
+    n_paths = np.bincount(facts.triples[:, HEAD], minlength=facts.entities)[ends[order]]
+    key = (facts.triples[:, RELATION] * facts.entities + starts)[order]
+    n_before = np.append(0, np.cumsum(n_paths))[np.searchsorted(key, key)]
     pieces = np.empty(len(facts), dtype=np.int64)
-    pieces[order] = before // PATHS_AT_ONCE
+    pieces[order] = n_before // CHUNK_PATHS
     return pieces
 
 
 def ground_clauses(
     observed: TripleSet,
     clauses: Sequence[Clause],
-    counting: Counting,
+    counting: CountingMode,
     hidden_premises: bool = False,
     resources: Resources | None = None,
-) -> StoredGroundings:
-    """Finds H and links every grounding whose hypothesis is in O ∪ H.
+) -> StoredGroundNetwork:
+    """Find the hidden triples H and all groundings that conclude a triple of O ∪ H.
 
     Example:
-        >>> from plogicnet.grounding.sql.clauses import NumberedAtom
+        >>> from plogicnet.grounding.sql.clauses import EncodedAtom
         >>> from plogicnet.rules import Variable
         >>> x, y = Variable("X"), Variable("Y")
-        >>> mutual = Clause((NumberedAtom(0, x, y), NumberedAtom(0, y, x)), NumberedAtom(1, x, y))
+        >>> mutual = Clause((EncodedAtom(0, x, y), EncodedAtom(0, y, x)), EncodedAtom(1, x, y))
         >>> network = ground_clauses(TripleSet.of([(0, 0, 1), (1, 0, 0)], entities=2), [mutual], "distinct")
-        >>> network.hidden.tolist(), network.arrays().premises.tolist()
+        >>> network.hidden.tolist(), network.load().premises.tolist()
         ([[0, 1, 1], [1, 1, 0]], [[0, 1], [1, 0]])
     """
     resources = resources or Resources()
-    forms, width = forms_of(enumerate(clauses)), _width(clauses)
-    with (
-        _database(resources) as database,
-        resources.progress("grounding by SQL, rules", 2 * len(clauses)) as advance,
-    ):
-        _fill(database, "facts", _columns(observed))
+    templates, width = templates_of(enumerate(clauses)), _max_premises(clauses)
+    with _open_database(resources) as database:
+        _create_table(database, "facts", _triple_columns(observed))
         keys = [observed.keys]
-        for form in forms:
-            _fill(database, "clauses", form.columns)
-            found = _fetch(database, JoinText(form.terms, counting).conclusions)
-            keys.append(triple_keys(np.column_stack([found["h"], found["r"], found["t"]]), observed.entities))
-            advance(len(form.numbers))
+        with resources.progress("finding hidden triples with SQL, rules", len(clauses)) as advance:
+            for template in templates:
+                _create_table(database, "clauses", template.columns)
+                rows = _query(database, GroundingQueries(template.terms, counting).conclusions)
+                keys.append(triple_keys(np.column_stack([rows["h"], rows["r"], rows["t"]]), observed.entities))
+                advance(len(template.clause_indices))
         triples = TripleSet.of_keys(np.unique(np.concatenate(keys)), observed.entities)
         is_observed = observed.contains(triples.triples)
-        _fill(database, "facts", _columns(triples, None if hidden_premises else is_observed))
-        _fill(database, "variables", _columns(triples))
-        _run(database, [create_links(width)])
-        for form in forms:
-            _fill(database, "clauses", form.columns)
-            # without the join with variables, which could be tried before the selective ones
-            _run(database, [f"INSERT INTO links {JoinText(form.terms, counting).links(width)}"])
-            advance(len(form.numbers))
-        file = Path(tempfile.mkdtemp(prefix="plogicnet-links-")) / "links.parquet"
-        stored = StoredGroundings(triples, is_observed, len(clauses), file)  # removes the folder if what follows fails
+        _create_table(database, "facts", _triple_columns(triples, None if hidden_premises else is_observed))
+        _create_table(database, "variables", _triple_columns(triples))
+        _execute(database, [create_groundings_table(width)])
+        with resources.progress("grounding with SQL, rules", len(clauses)) as advance:
+            for template in templates:
+                _create_table(database, "clauses", template.columns)
+                # `sorted_groundings` joins with `variables` later: DuckDB might run that join before selective ones
+                query = GroundingQueries(template.terms, counting).groundings(width)
+                _execute(database, [f"INSERT INTO groundings {query}"])
+                advance(len(template.clause_indices))
+        file = Path(tempfile.mkdtemp(prefix="plogicnet-groundings-")) / "groundings.parquet"
+        stored = StoredGroundNetwork(triples, is_observed, len(clauses), file)  # deletes the directory if COPY fails
         quoted = str(file).replace("'", "''")
-        _run(database, [f"COPY ({ordered_links(width)}) TO '{quoted}' (FORMAT parquet)"])
+        _execute(database, [f"COPY ({sorted_groundings(width)}) TO '{quoted}' (FORMAT parquet)"])
     return stored
 
 
 def ground_triple(
-    observed: TripleSet, clauses: Sequence[Clause], triple: IntArray, counting: Counting, resources: Resources
+    observed: TripleSet, clauses: Sequence[Clause], triple: IntArray, counting: CountingMode, resources: Resources
 ) -> dict[int, IntArray]:
-    """The groundings that conclude one triple from observed premises: for each clause that has some, their premises.
+    """Return the premises of the groundings that conclude a triple from observed premises, by index of the clause.
 
     Example:
-        >>> from plogicnet.grounding.sql.clauses import NumberedAtom
+        >>> from plogicnet.grounding.sql.clauses import EncodedAtom
         >>> from plogicnet.rules import Variable
         >>> x, y = Variable("X"), Variable("Y")
-        >>> inverse = Clause((NumberedAtom(0, x, y),), NumberedAtom(1, y, x))
+        >>> inverse = Clause((EncodedAtom(0, x, y),), EncodedAtom(1, y, x))
         >>> facts = TripleSet.of([(0, 0, 1), (1, 0, 1)], entities=2)
         >>> ground_triple(facts, [inverse], np.array([1, 1, 0]), "distinct", Resources())[0].tolist()
         [[[0, 0, 1]]]
     """
     head, relation, tail = (int(part) for part in triple)
-    forms = forms_of((i, c) for i, c in enumerate(clauses) if c.hypothesis.relation == relation)
-    found: dict[int, IntArray] = {}
-    if not forms:
-        return found
-    facts = np.append(observed.triples, as_triples([-1, -1, -1]), axis=0)  # the padding is row -1
-    with _database(resources) as database:
-        _fill(database, "facts", _columns(observed))
-        for form in forms:
-            _fill(database, "clauses", form.columns)
-            width = len(form.terms) // 2 - 1
-            text = JoinText(form.terms, counting).links(width, (head, relation, tail))
-            clause, _, _, _, *premises = _fetch(database, text).values()
+    templates = templates_of((i, c) for i, c in enumerate(clauses) if c.hypothesis.relation == relation)
+    premises_by_clause: dict[int, IntArray] = {}
+    if not templates:
+        return premises_by_clause
+    facts = np.append(observed.triples, as_triples([-1, -1, -1]), axis=0)  # premise -1, the padding, selects this row
+    with _open_database(resources) as database:
+        _create_table(database, "facts", _triple_columns(observed))
+        for template in templates:
+            _create_table(database, "clauses", template.columns)
+            width = len(template.terms) // 2 - 1
+            query = GroundingQueries(template.terms, counting).groundings(width, (head, relation, tail))
+            clause, _, _, _, *premises = _query(database, query).values()
             rows = np.column_stack([clause, *premises])
             rows = rows[np.lexsort(rows.T[::-1])]
-            for number in np.unique(clause).tolist():
-                found[number] = facts[rows[rows[:, 0] == number, 1:]]
-    return dict(sorted(found.items()))
+            for index in np.unique(clause).tolist():
+                premises_by_clause[index] = facts[rows[rows[:, 0] == index, 1:]]
+    return dict(sorted(premises_by_clause.items()))
 
 
 def count_clauses(
-    observed: TripleSet, clauses: Sequence[Clause], counting: Counting, resources: Resources | None = None
+    observed: TripleSet, clauses: Sequence[Clause], counting: CountingMode, resources: Resources | None = None
 ) -> tuple[IntArray, IntArray]:
-    """Support and hits of each clause.
+    """Return support and hits of each clause.
 
     Example:
-        >>> from plogicnet.grounding.sql.clauses import NumberedAtom
+        >>> from plogicnet.grounding.sql.clauses import EncodedAtom
         >>> from plogicnet.rules import Variable
         >>> x, y = Variable("X"), Variable("Y")
-        >>> inverse = Clause((NumberedAtom(0, x, y),), NumberedAtom(1, y, x))
+        >>> inverse = Clause((EncodedAtom(0, x, y),), EncodedAtom(1, y, x))
         >>> count_clauses(TripleSet.of([(0, 0, 1), (1, 0, 1), (1, 1, 0)], entities=2), [inverse], "distinct")
         (array([2]), array([1]))
     """
     resources = resources or Resources()
     support, hits = np.zeros((2, len(clauses)), dtype=np.int64)
     with (
-        _database(resources) as database,
-        resources.progress("counting by SQL, rules", len(clauses)) as advance,
+        _open_database(resources) as database,
+        resources.progress("counting with SQL, rules", len(clauses)) as advance,
     ):
-        _fill(database, "facts", _columns(observed))
-        for form in forms_of(enumerate(clauses)):
-            _fill(database, "clauses", form.columns)
-            found = _fetch(database, JoinText(form.terms, counting).counts)
-            support[found["clause"]], hits[found["clause"]] = found["support"], found["hits"]
-            advance(len(form.numbers))
+        _create_table(database, "facts", _triple_columns(observed))
+        for template in templates_of(enumerate(clauses)):
+            _create_table(database, "clauses", template.columns)
+            rows = _query(database, GroundingQueries(template.terms, counting).counts)
+            support[rows["clause"]], hits[rows["clause"]] = rows["support"], rows["hits"]
+            advance(len(template.clause_indices))
     return support, hits
 
 
-def _width(clauses: Sequence[Clause]) -> int:
+def _max_premises(clauses: Sequence[Clause]) -> int:
     return max((len(clause.premises) for clause in clauses), default=1)
 
 
 @contextmanager
-def _database(resources: Resources) -> Iterator["duckdb.DuckDBPyConnection"]:
+def _open_database(resources: Resources) -> Iterator["duckdb.DuckDBPyConnection"]:
     try:
         import duckdb
     except ImportError:
-        raise InputError(MISSING) from None
+        raise InputError(DUCKDB_MISSING) from None
     memory_mb = engine_mb(resources.memory_mb)
     with tempfile.TemporaryDirectory(prefix="plogicnet-sql-") as spill:
-        given: dict[str, str | bool | int | float | list[str]] = {
+        options: dict[str, str | bool | int | float | list[str]] = {
             "memory_limit": f"{memory_mb}MB",
             "temp_directory": spill,
             "preserve_insertion_order": False,
         }
-        given |= {"threads": resources.threads} if resources.threads else {}
-        database = duckdb.connect(":memory:", config=given)
+        options |= {"threads": resources.threads} if resources.threads else {}
+        database = duckdb.connect(":memory:", config=options)
         try:
             yield database
         except (duckdb.OutOfMemoryException, duckdb.IOException) as error:
             reason = str(error).splitlines()[0]
             raise InputError(
-                f"the SQL engine ran out of memory or disk, at {memory_mb:,} MB of memory and {spill}: {reason}"
+                f"the SQL engine ran out of memory ({memory_mb:,} MB) or of disk space in {spill}: {reason}"
             ) from None
         finally:
             database.close()
 
 
-def _columns(triples: TripleSet, kept: BoolArray | None = None) -> dict[str, IntArray]:
-    """A table of (some of) the triples, each with its row as id."""
-    rows = np.arange(len(triples)) if kept is None else np.flatnonzero(kept)
-    chosen = triples.triples[rows]
-    return {"id": rows, "head": chosen[:, HEAD], "relation": chosen[:, RELATION], "tail": chosen[:, TAIL]}
+def _triple_columns(triples: TripleSet, mask: BoolArray | None = None) -> dict[str, IntArray]:
+    """Return the columns of a table of the triples (with `mask`, of the selected ones). A triple's id is its row."""
+    rows = np.arange(len(triples)) if mask is None else np.flatnonzero(mask)
+    selected = triples.triples[rows]
+    return {"id": rows, "head": selected[:, HEAD], "relation": selected[:, RELATION], "tail": selected[:, TAIL]}
 
 
-def _fill(database: "duckdb.DuckDBPyConnection", name: str, columns: Mapping[str, IntArray]) -> None:
-    """Makes a table of whole numbers, in place of an earlier one of that name."""
-    # half the width where numbers are small enough is half the memory of every join
-    narrow = {c: v.astype(np.int32) if v.max(initial=0) < 2**31 else v for c, v in columns.items()}
-    database.register("given", pa.table(narrow))
+def _create_table(database: "duckdb.DuckDBPyConnection", name: str, columns: Mapping[str, IntArray]) -> None:
+    """Create or replace a table of integers."""
+    # int32 halves the memory of every join
+    narrowed = {c: v.astype(np.int32) if v.max(initial=0) < 2**31 else v for c, v in columns.items()}
+    database.register("given", pa.table(narrowed))
     database.execute(f"DROP TABLE IF EXISTS {name}")
-    database.execute(f"CREATE TABLE {name} AS SELECT * FROM given")  # nosec B608 # the name is one of ours
+    database.execute(f"CREATE TABLE {name} AS SELECT * FROM given")  # nosec B608 # the name is a constant
     database.unregister("given")
 
 
-def _run(database: "duckdb.DuckDBPyConnection", statements: Sequence[str]) -> None:
+def _execute(database: "duckdb.DuckDBPyConnection", statements: Sequence[str]) -> None:
     for statement in statements:
         database.execute(statement)
 
 
-def _fetch(database: "duckdb.DuckDBPyConnection", query: str) -> dict[str, IntArray]:
+def _query(database: "duckdb.DuckDBPyConnection", query: str) -> dict[str, IntArray]:
     return {name: np.asarray(values, dtype=np.int64) for name, values in database.execute(query).fetchnumpy().items()}
 
 

@@ -1,6 +1,6 @@
-"""Vectors for entities and relations: geometries, negative sampling, losses, kernels.
+"""Vector models: geometries, negative sampling, losses and kernels.
 
-Light to import: PyTorch is loaded when a model is made.
+Importing this package does not import PyTorch.
 """
 
 from collections.abc import Mapping
@@ -16,25 +16,25 @@ if TYPE_CHECKING:
     from plogicnet.neural.vectors.model import VectorModel
 
 MODEL_NAMES = ("TransE", "RotatE", "DistMult", "ComplEx", "HolE", "ConvE")
-"""The geometries, each a class of `models.py` with this name."""
+"""The names of the vector models. Each is a geometry, a class in `models.py` with this name."""
 
 
 @dataclass(frozen=True)
 class VectorKind:
-    """What `MODELS` holds for every geometry; see `ModelKind`."""
+    """The kind of model that is registered in `MODELS` for every geometry; see `ModelKind`."""
 
     block: str = "vectors"
     settings: type = VectorBlock
-    implied: Mapping[str, object] = field(default_factory=dict)
+    implied_settings: Mapping[str, object] = field(default_factory=dict)
 
     def make(self, graph: "KnowledgeGraph", config: "Config", guide: "Guide | None" = None) -> "VectorModel":
-        """An untrained model of a graph."""
+        """Return an untrained model of a graph."""
         from plogicnet.neural.vectors.model import VectorModel
 
         return VectorModel.of(graph, config, guide)
 
     def cost(self, graph: "KnowledgeGraph", config: "Config") -> "Cost":
-        """What training takes."""
+        """Estimate the cost of training."""
         from plogicnet.neural.vectors.cost import training_cost
 
         return training_cost(graph, config, VectorSettings.of(config.neural))

@@ -1,4 +1,4 @@
-"""Three ways of comparing vectors: L1 distance, sum of complex moduli, dot product; pair by pair, or all with all."""
+"""Comparison of vectors by L1 distance, sum of complex moduli or dot product, for pairs or for all combinations."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -11,16 +11,16 @@ from torch import Tensor
 from plogicnet.neural.vectors.compiled import L1, Modulus
 
 Kernel = Literal["l1", "modulus", "dot"]
-AT_ONCE = 1 << 26
-"""So many differences of coordinates are written at once, at most, where they have to be."""
+CHUNK_DIFFERENCES = 1 << 26
+"""Maximum number of coordinate differences in memory when moduli are compared with PyTorch operations."""
 Compare = Callable[[Tensor, Tensor], Tensor]
 
 
 def choose_cross(kernel: Kernel, kernels: str, device: torch.device) -> Compare:
-    """The all-with-all comparison for a setting `neural.kernels` and a device: (..., n, w), (..., m, w) → (..., n, m).
+    """Return the function that compares all queries with all candidates: (..., n, w), (..., m, w) → (..., n, m).
 
-    This is the one place where it is chosen. `plain` is PyTorch's own everywhere; else it is compiled code on a CPU,
-    and the GPU's own kernels on a GPU that has Triton.
+    With `kernels="plain"`, and for dot products, the function uses PyTorch operations. Otherwise it is compiled code on
+    a CPU, and a Triton kernel on a GPU if Triton is installed.
 
     Example:
         >>> cross = choose_cross("l1", "auto", torch.device("cpu"))
@@ -39,20 +39,20 @@ def choose_cross(kernel: Kernel, kernels: str, device: torch.device) -> Compare:
 
 def _modulus_pair(queries: Tensor, candidates: Tensor) -> Tensor:
     real, imaginary = (queries - candidates).chunk(2, dim=-1)
-    # a root has no slope at zero: there the gradient is taken as zero
+    # the gradient of the root is infinite at zero; with clamping, the gradient is zero there
     return (real * real + imaginary * imaginary).clamp_min(torch.finfo(real.dtype).tiny).sqrt().sum(-1)
 
 
 def _modulus_cross(queries: Tensor, candidates: Tensor) -> Tensor:
-    rows = max(1, AT_ONCE // max(1, candidates.numel()))
+    rows = max(1, CHUNK_DIFFERENCES // max(1, candidates.numel()))
     parts = [queries[..., at : at + rows, None, :] for at in range(0, max(1, queries.shape[-2]), rows)]
     return torch.cat([_modulus_pair(part, candidates[..., None, :, :]) for part in parts], dim=-2)
 
 
 def _dot_cross(queries: Tensor, candidates: Tensor) -> Tensor:
-    if candidates.requires_grad:  # this way round their gradient comes out as it is stored
+    if candidates.requires_grad:  # in this order the gradient has the memory layout of the candidates
         return (candidates @ queries.transpose(-1, -2)).transpose(-1, -2)
-    return queries @ candidates.transpose(-1, -2)  # and this way equal candidates have equal scores, to the bit
+    return queries @ candidates.transpose(-1, -2)  # in this order equal candidates have bit-identical scores
 
 
 PAIRS: Mapping[Kernel, Compare] = {

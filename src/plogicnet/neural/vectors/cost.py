@@ -1,4 +1,4 @@
-"""What training vectors takes, known before any is made."""
+"""The estimated cost of training a vector model."""
 
 import torch
 
@@ -9,11 +9,11 @@ from plogicnet.neural.vectors.models import make_geometry
 from plogicnet.neural.vectors.settings import VectorSettings
 
 EXAMPLE_BYTES = 100
-"""What a triple takes that is learned from: with its weight, and among the known ones that negatives are held to."""
+"""Memory per training triple: the triple, its weight, and the keys for filtering negatives."""
 
 
 def training_cost(graph: KnowledgeGraph, config: Config, s: VectorSettings) -> Cost:
-    """About what an E-step takes on a CPU: vectors, gradients and the optimizer's state, and a batch.
+    """Estimate the cost of an E-step on a CPU: vectors, gradients, optimizer state and one batch.
 
     Example:
         >>> graph = KnowledgeGraph.from_names([("anna", "knows", "ben")])
@@ -25,17 +25,17 @@ def training_cost(graph: KnowledgeGraph, config: Config, s: VectorSettings) -> C
     geometry = make_geometry(s, torch.device("cpu"))
     width, relation_width = geometry.widths
     vectors = n * width + len(graph.relations) * relation_width * (1 + geometry.reciprocal)
-    copies = 7 + bool(s.validate_every) + bool(config.em.patience)  # the tables, and gradients as large as they
+    copies = 7 + bool(s.validate_every) + bool(config.em.patience)  # tables, gradients and optimizer state
     if s.recipe == "sampled":
-        sets, compared = -(-s.batch // s.share_negatives), s.negatives
-        batch = 10 * s.batch * s.negatives + 4 * sets * s.negatives * width + 12 * s.batch * width
+        n_chunks, compared_with = -(-s.batch // s.share_negatives), f"{s.negatives:,} negatives each"
+        batch = 10 * s.batch * s.negatives + 4 * n_chunks * s.negatives * width + 12 * s.batch * width
     else:
-        compared, batch = n, 5 * s.batch * n
+        compared_with, batch = f"all {n:,} entities as candidates", 5 * s.batch * n
     return Cost(
         steps=s.steps,
         bytes=4 * (copies * vectors + batch) + EXAMPLE_BYTES * len(graph.train),
-        work=f"{s.batch:,} × {compared:,} comparisons in {s.dim} dimensions",
-        what=f"training vectors of {s.dim} dimensions for {n:,} entities",
-        remedy="take a smaller neural.vectors.dim or neural.batch",
+        work=f"{s.batch:,} triples with {compared_with}, in {s.dim} dimensions",
+        purpose=f"training vectors of {s.dim} dimensions for {n:,} entities",
+        remedy="use a smaller neural.vectors.dim or neural.batch",
         positives=s.batch,
     )

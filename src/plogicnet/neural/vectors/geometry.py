@@ -1,4 +1,4 @@
-"""What every model has in common: it makes a query vector, and candidates are compared with it by a kernel."""
+"""The base class of geometries, which compute query vectors and compare candidates with them."""
 
 from abc import ABC, abstractmethod
 
@@ -12,15 +12,16 @@ from plogicnet.support.errors import InputError
 
 
 class Geometry(ABC):
-    """How a model turns (entity, relation, side) into a query vector and compares it with candidates.
+    """A scoring function: turns (entity, relation, side) into a query vector and compares it with candidates.
 
-    A model names its kernel, says how wide its vectors are, and writes `query`. Scores are γ - distance, or the dot
-    product as it is.
+    A subclass sets `kernel` and implements `query`, and overrides `widths` if vectors are not `dim` long. A score is
+    γ - distance, or the dot product.
 
     Attributes:
         kernel: how queries and candidates are compared.
-        reciprocal: whether heads are asked for by relation vectors of their own, as tails of the inverse relation.
-        extra: parameters besides the vectors, by name.
+        reciprocal: whether head queries are tail queries of the inverse relation, which has its own vector.
+        bound: the limit of initial coordinates. They are between -bound and bound.
+        extra: the parameters other than vectors, by name.
     """
 
     kernel: Kernel
@@ -28,11 +29,11 @@ class Geometry(ABC):
 
     def __init__(self, settings: VectorSettings, device: torch.device | None = None) -> None:
         if settings.dim < 1:
-            raise InputError(f"neural.vectors.dim: {settings.dim} is out of range; it is at least 1")
+            raise InputError(f"neural.vectors.dim must be at least 1, got {settings.dim}")
         if settings.recipe == "one_vs_all" and self.kernel != "dot":
             raise InputError(
-                f"neural.vectors.recipe: one_vs_all is for models that compare by dot products, not {settings.model};"
-                " set neural.vectors.recipe=sampled, or neural.model to DistMult, ComplEx, HolE or ConvE"
+                f"neural.vectors.recipe: one_vs_all requires a model that uses dot products, got {settings.model}. Set"
+                " neural.vectors.recipe=sampled, or set neural.model to DistMult, ComplEx, HolE or ConvE."
             )
         self.dim, self.gamma = settings.dim, settings.gamma
         self.bound = (settings.gamma + 2.0) / settings.dim
@@ -42,56 +43,56 @@ class Geometry(ABC):
 
     @property
     def widths(self) -> tuple[int, int]:
-        """The lengths of an entity's and of a relation's vector, in real numbers."""
+        """The lengths of entity vectors and relation vectors, in real numbers."""
         return self.dim, self.dim
 
     @abstractmethod
     def query(self, known: Tensor, relation: Tensor, side: Side) -> Tensor:
-        """The vectors that the asked entities' are compared with: as wide as an entity's."""
+        """Return the query vectors, which are compared with candidates and have the length of entity vectors."""
 
     def pair(self, queries: Tensor, candidates: Tensor) -> Tensor:
-        """Scores of queries with one candidate each: (..., w) and (..., w) give (...)."""
-        return self._scored(PAIRS[self.kernel](queries, candidates))
+        """Score each query with one candidate: (..., w) and (..., w) give (...)."""
+        return self._to_score(PAIRS[self.kernel](queries, candidates))
 
     def cross(self, queries: Tensor, candidates: Tensor) -> Tensor:
-        """Scores of every query with every candidate: (..., n, w) and (..., m, w) give (..., n, m)."""
-        return self._scored(self._cross(queries, candidates))
+        """Score every query with every candidate: (..., n, w) and (..., m, w) give (..., n, m)."""
+        return self._to_score(self._cross(queries, candidates))
 
-    def _scored(self, compared: Tensor) -> Tensor:
+    def _to_score(self, compared: Tensor) -> Tensor:
         return compared if self.kernel == "dot" else self.gamma - compared
 
-    def cubes(self, vectors: Tensor) -> Tensor:
-        """Σ |x|³ over each vector's coordinates (complex ones by their moduli): what the N3 penalty adds up."""
+    def sum_cubes(self, vectors: Tensor) -> Tensor:
+        """Return Σ |x|³ over each vector's real or complex coordinates, for the N3 penalty."""
         return vectors.abs().pow(3).sum(-1)
 
     def initial(self, shape: tuple[int, int], generator: torch.Generator) -> Tensor:
-        """A table of vectors to begin with: uniform within ±(γ + 2)/dim, as the recipe has it."""
+        """Draw a table of initial vectors, uniform within ±(γ + 2)/dim."""
         return (torch.rand(shape, generator=generator) * 2 - 1) * self.bound
 
     def initial_extra(self, generator: torch.Generator) -> dict[str, Tensor]:  # noqa: ARG002
-        """The extra parameters to begin with."""
+        """Draw the initial values of the extra parameters."""
         return {}
 
 
-def halves(vectors: Tensor) -> tuple[Tensor, Tensor]:
-    """The real and the imaginary parts of complex vectors, which lie one after the other.
+def split_complex(vectors: Tensor) -> tuple[Tensor, Tensor]:
+    """Split complex vectors into their real parts (first half) and imaginary parts (second half).
 
     Example:
-        >>> halves(torch.tensor([1.0, 2.0, 3.0, 4.0]))
+        >>> split_complex(torch.tensor([1.0, 2.0, 3.0, 4.0]))
         (tensor([1., 2.]), tensor([3., 4.]))
     """
     real, imaginary = vectors.chunk(2, dim=-1)
     return real, imaginary
 
 
-def product(a: Tensor, b: Tensor, conjugate: bool = False) -> Tensor:
-    """The products a·b (or a·conj(b)) of complex vectors, coordinate by coordinate.
+def complex_product(a: Tensor, b: Tensor, conjugate: bool = False) -> Tensor:
+    """Return the products a·b (or a·conj(b)) of complex vectors, coordinate by coordinate.
 
     Example:
-        >>> product(torch.tensor([0.0, 1.0]), torch.tensor([0.0, 1.0]))  # i · i
+        >>> complex_product(torch.tensor([0.0, 1.0]), torch.tensor([0.0, 1.0]))  # i · i
         tensor([-1.,  0.])
     """
-    (a_re, a_im), (b_re, b_im) = halves(a), halves(b)
+    (a_re, a_im), (b_re, b_im) = split_complex(a), split_complex(b)
     if conjugate:
         return torch.cat([a_re * b_re + a_im * b_im, a_im * b_re - a_re * b_im], dim=-1)
     return torch.cat([a_re * b_re - a_im * b_im, a_re * b_im + a_im * b_re], dim=-1)

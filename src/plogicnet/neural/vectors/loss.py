@@ -1,4 +1,4 @@
-"""The losses of the two recipes, for positives and for explicit negatives."""
+"""The losses of both recipes (`sampled`, `one_vs_all`), for positives and for explicit negatives."""
 
 import torch
 from torch import Tensor
@@ -8,10 +8,11 @@ from torch.nn.functional import cross_entropy, logsigmoid, softplus
 def self_adversarial_loss(
     positive: Tensor, negative: Tensor, usable: Tensor, weight: Tensor, temperature: float
 ) -> Tensor:
-    """Mean of the positives' -log σ(s) and the negatives' -log σ(-s), each positive weighted, weights summing to one.
+    """Return the weighted mean over positives of (-log σ(s) - Σ_j a_j log σ(-s_j)) / 2.
 
-    A positive's negatives share weight one by softmax(temperature · score), which takes no gradient. Those that are not
-    usable have none of it; a positive without any usable negative has no negative part.
+    s is the score of the positive, and s_j are the scores of its negatives. The weights a_j are the softmax of
+    temperature · s_j, without gradient. Unusable negatives have weight 0. A positive without usable negatives has only
+    the first term.
 
     Example:
         >>> one, usable = torch.ones(1), torch.ones(1, 2, dtype=torch.bool)
@@ -25,7 +26,7 @@ def self_adversarial_loss(
 
 
 def one_vs_all_loss(scores: Tensor, answer: Tensor, weight: Tensor) -> Tensor:
-    """Mean of -log softmax(scores) at the answers, each row weighted, weights summing to one.
+    """Return the weighted mean of -log softmax(scores) at the answers.
 
     Example:
         >>> round(one_vs_all_loss(torch.zeros(1, 2), torch.tensor([0]), torch.ones(1)).item(), 4)
@@ -34,34 +35,32 @@ def one_vs_all_loss(scores: Tensor, answer: Tensor, weight: Tensor) -> Tensor:
     return weighted_mean(cross_entropy(scores, answer, reduction="none"), weight)
 
 
-def rejected_loss(scores: Tensor) -> Tensor:
-    """Half the mean of -log σ(-s) over explicit negatives: together they count as much as all the sampled ones.
+def explicit_negative_loss(scores: Tensor) -> Tensor:
+    """Return half the mean of -log σ(-s) over explicit negatives. Sampled negatives also have the factor 1/2.
 
     Example:
-        >>> round(rejected_loss(torch.zeros(3)).item(), 4)
+        >>> round(explicit_negative_loss(torch.zeros(3)).item(), 4)
         0.3466
     """
     return -logsigmoid(-scores).mean() / 2
 
 
-def one_vs_all_rejected_loss(scores: Tensor, answer: Tensor) -> Tensor:
-    """Mean of -log(1 - p) over explicit negatives, p the share that softmax gives to what should not be the answer.
-
-    It is the counterpart of cross-entropy: nothing where p is small, much where the model is sure of what was rejected.
+def one_vs_all_negative_loss(scores: Tensor, answer: Tensor) -> Tensor:
+    """Return the mean of -log(1 - p) over explicit negatives, where p is the softmax probability of the negative.
 
     Example:
-        >>> round(one_vs_all_rejected_loss(torch.zeros(1, 2), torch.tensor([0])).item(), 4)
+        >>> round(one_vs_all_negative_loss(torch.zeros(1, 2), torch.tensor([0])).item(), 4)
         0.6931
     """
-    if scores.shape[-1] < 2:  # the only entity is every answer
+    if scores.shape[-1] < 2:  # with one entity, p is always one
         return scores.sum() * 0
-    at = answer[:, None]
-    others = scores.scatter(-1, at, -torch.inf).logsumexp(-1)
-    return softplus(scores.gather(-1, at)[:, 0] - others).mean()
+    column = answer[:, None]
+    others = scores.scatter(-1, column, -torch.inf).logsumexp(-1)
+    return softplus(scores.gather(-1, column)[:, 0] - others).mean()
 
 
 def weighted_mean(values: Tensor, weight: Tensor) -> Tensor:
-    """The mean with weights. They may all vanish in float32: then there is nothing to learn, not 0/0.
+    """Return the weighted mean. It is 0, not NaN, if all weights underflow to zero in float32.
 
     Example:
         >>> weighted_mean(torch.tensor([1.0, 3.0]), torch.tensor([1.0, 3.0]))

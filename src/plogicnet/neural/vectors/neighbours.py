@@ -1,4 +1,4 @@
-"""Similar entities with the same fact: the reasons that vectors can give for a score."""
+"""Similar entities that have the same fact, as reasons for a vector model's score."""
 
 import numpy as np
 import torch
@@ -7,23 +7,26 @@ from plogicnet.graph import HEAD, RELATION, TAIL, IntArray, KnowledgeGraph, Side
 from plogicnet.neural.protocol import Neighbour
 
 NEIGHBOURS = 5
-"""So many similar entities are named on either side."""
+"""Maximum number of similar entities per side."""
 
 
 def neighbours(vectors: torch.Tensor, graph: KnowledgeGraph, triple: IntArray) -> tuple[Neighbour, ...]:
-    """The entities most similar to the head (tail) that are known to have the same fact with the tail (head)."""
-    found: list[Neighbour] = []
+    """Return similar entities that have the same known fact as the triple, most similar first.
+
+    For the head, these are entities e with a known fact (e, r, tail). For the tail, entities with (head, r, e).
+    """
+    result: list[Neighbour] = []
     sides: tuple[tuple[int, int, Side], ...] = ((HEAD, TAIL, "head"), (TAIL, HEAD, "tail"))
     for column, other, side in sides:
-        own = int(triple[column])
-        if own >= len(vectors):
+        entity = int(triple[column])
+        if entity >= len(vectors):
             continue
         _, entities, _ = graph.observed_answers[side].lookup(triple[[other]], triple[[RELATION]])
-        entities = entities[(entities != own) & (entities < len(vectors))]
+        entities = entities[(entities != entity) & (entities < len(vectors))]
         rows = vectors[torch.from_numpy(entities).to(vectors.device)]
-        similarity = torch.cosine_similarity(rows, vectors[own][None, :]).cpu().numpy()
-        for at in np.argsort(-similarity, kind="stable")[:NEIGHBOURS]:
+        similarity = torch.cosine_similarity(rows, vectors[entity][None, :]).cpu().numpy()
+        for i in np.argsort(-similarity, kind="stable")[:NEIGHBOURS]:
             fact = triple.copy()
-            fact[column] = entities[at]
-            found.append(Neighbour(int(entities[at]), own, float(similarity[at]), fact))
-    return tuple(found)
+            fact[column] = entities[i]
+            result.append(Neighbour(int(entities[i]), entity, float(similarity[i]), fact))
+    return tuple(result)

@@ -1,7 +1,7 @@
-"""Batches of positives, negatives for them, and the subsampling weights: all drawn from (seed, step) alone.
+"""Batches of positives, sampled negatives and subsampling weights.
 
-Since nothing but the step's number decides what is drawn, a training that is taken up at a step goes on exactly as if
-it had never stopped.
+Every batch depends only on the seed and the step number. A resumed training therefore draws the same batches as an
+uninterrupted one.
 """
 
 from dataclasses import dataclass
@@ -15,17 +15,13 @@ from torch.nn.functional import pad
 from plogicnet.graph import HEAD, RELATION, TAIL, FloatArray, IntArray, Side
 from plogicnet.neural.protocol import Examples
 
-TURNS: tuple[Side, Side] = ("tail", "head")
-"""The sides that steps ask for, in turn."""
+STEP_SIDES: tuple[Side, Side] = ("tail", "head")
+"""The missing side of the queries at even steps, and at odd steps."""
 
 
 @dataclass(frozen=True)
 class Queries:
-    """Triples as queries of one side with their answers; tensors of one shape.
-
-    Attributes:
-        weight: what each counts for.
-    """
+    """Triples as queries of one side, with their answers and weights. All tensors have the same shape."""
 
     side: Side
     known: Tensor
@@ -36,24 +32,24 @@ class Queries:
 
 @dataclass(frozen=True)
 class Batch(Queries):
-    """Positives in chunks that share their negatives: shapes (chunks, share) and (chunks, negatives).
+    """Positives in chunks, of shape (chunks, chunk size). The positives of a chunk share their negatives.
 
     Attributes:
-        weight: subsampling weight × example weight; zero for rows that only fill the last chunk.
-        negative: entities that corrupt the answer.
-        usable: (chunks, share, negatives), false where a corruption is itself a positive.
+        weight: subsampling weight × example weight; zero for rows that pad the last chunk.
+        negative: (chunks, negatives), entities that replace the answer.
+        usable: (chunks, chunk size, negatives), false if the corrupted triple is a positive.
     """
 
     negative: Tensor
     usable: Tensor
 
 
-class Passes:
-    """Triples in endless shuffled passes, tails and heads asked for in turn; a step's piece hangs on its number alone.
+class ShuffledEpochs:
+    """Triples in endless shuffled epochs, with tail and head queries in turn.
 
     Example:
-        >>> passes = Passes(np.array([[0, 0, 1], [1, 0, 2]]), np.ones(2), 1, seed=0, device=torch.device("cpu"))
-        >>> passes.queries(0).side, passes.queries(1).side
+        >>> epochs = ShuffledEpochs(np.array([[0, 0, 1], [1, 0, 2]]), np.ones(2), 1, seed=0, device=torch.device("cpu"))
+        >>> epochs.queries(0).side, epochs.queries(1).side
         ('tail', 'head')
     """
 
@@ -63,107 +59,122 @@ class Passes:
         self.size, self.seed, self.device, self.stream = min(size, len(triples)), seed, device, stream
         self.triples = torch.from_numpy(triples.copy()).to(device)
         self.weights = torch.from_numpy(weights.astype(np.float32)).to(device)
-        self._shuffled: dict[Side, tuple[int, Tensor]] = {}
+        self._orders: dict[Side, tuple[int, Tensor]] = {}
 
-    def queries(self, step: int, chunks: int = 0) -> Queries:
-        """The step's piece; cut in chunks where asked for, the last one filled up with rows of no weight."""
-        side, rows = TURNS[step % 2], self._rows(step)
-        filled = pad(rows, (0, -len(rows) % chunks)).view(chunks, -1) if chunks else rows
-        weight = self.weights[filled]
+    def queries(self, step: int, n_chunks: int = 0) -> Queries:
+        """Return the queries of a step. If `n_chunks` is not 0, split them into chunks of equal size.
+
+        The last chunk is padded with rows of weight zero.
+        """
+        side, rows = STEP_SIDES[step % 2], self._step_rows(step)
+        padded = pad(rows, (0, -len(rows) % n_chunks)).view(n_chunks, -1) if n_chunks else rows
+        weight = self.weights[padded]
         weight.view(-1)[len(rows) :] = 0
-        h, r, t = self.triples[filled].unbind(-1)
+        h, r, t = self.triples[padded].unbind(-1)
         known, answer = (h, t) if side == "tail" else (t, h)
         return Queries(side, known, r, answer, weight)
 
-    def _rows(self, step: int) -> Tensor:
-        """The rows of a step: the next piece of an endless row of shuffled passes over the triples, for its side."""
-        side, n, pieces, wanted = TURNS[step % 2], len(self.triples), [], self.size
-        at = step // 2 * self.size
-        while wanted:
-            pass_number, offset = divmod(at, n)
-            piece = self._pass(side, pass_number)[offset : offset + wanted]
-            pieces.append(piece)
-            at, wanted = at + len(piece), wanted - len(piece)
-        return torch.cat(pieces)
+    def _step_rows(self, step: int) -> Tensor:
+        """Return the rows of a step: the next `size` rows of its side's shuffled epochs."""
+        side, n, parts, remaining = STEP_SIDES[step % 2], len(self.triples), [], self.size
+        position = step // 2 * self.size
+        while remaining:
+            epoch, offset = divmod(position, n)
+            part = self._epoch_order(side, epoch)[offset : offset + remaining]
+            parts.append(part)
+            position, remaining = position + len(part), remaining - len(part)
+        return torch.cat(parts)
 
-    def _pass(self, side: Side, number: int) -> Tensor:
-        if self._shuffled.get(side, (-1,))[0] != number:
-            generator = generator_for(self.seed, self.stream + TURNS.index(side), number)
+    def _epoch_order(self, side: Side, epoch: int) -> Tensor:
+        if self._orders.get(side, (-1,))[0] != epoch:
+            generator = generator_for(self.seed, self.stream + STEP_SIDES.index(side), epoch)
             order = torch.randperm(len(self.triples), generator=generator).to(self.device)
-            self._shuffled[side] = (number, order)
-        return self._shuffled[side][1]
+            self._orders[side] = (epoch, order)
+        return self._orders[side][1]
 
 
-def generator_for(seed: int, stream: int, number: int, device: torch.device | None = None) -> torch.Generator:
-    """The random numbers of one purpose (stream) at one step or pass.
+def generator_for(seed: int, stream: int, step_or_epoch: int, device: torch.device | None = None) -> torch.Generator:
+    """Return a random number generator for one step or epoch. Each purpose of random numbers has its own `stream`.
 
     Example:
         >>> torch.equal(*(torch.rand(3, generator=generator_for(0, 1, 2)) for _ in range(2)))
         True
     """
-    state = np.random.SeedSequence((seed, stream, number)).generate_state(1, np.uint64)[0]
+    state = np.random.SeedSequence((seed, stream, step_or_epoch)).generate_state(1, np.uint64)[0]
     return torch.Generator(device or "cpu").manual_seed(int(state >> np.uint64(1)))
 
 
-def explicit_negatives(examples: Examples, batch: int, seed: int, device: torch.device) -> Passes | None:
-    """Explicit negatives in pieces for each step: a pass over them lasts as long as one over the positives.
+def explicit_negatives(examples: Examples, batch: int, seed: int, device: torch.device) -> ShuffledEpochs | None:
+    """Return the epochs of explicit negatives, or None if the examples have none.
 
-    A piece is never larger than a batch of positives, however many there are.
+    The batch size is chosen so that an epoch of negatives takes as many steps as an epoch of positives. It is at most
+    the batch size of positives.
 
     Example:
         >>> explicit_negatives(Examples.of(np.array([[0, 0, 1]])), 4, 0, torch.device("cpu")) is None
         True
     """
-    negatives, positives = len(examples.negatives), len(examples.positives)
-    if not negatives:
+    n_negatives, n_positives = len(examples.negatives), len(examples.positives)
+    if not n_negatives:
         return None
-    size = min(batch, positives, -(-negatives * min(batch, positives) // positives))
-    return Passes(examples.negatives, np.ones(negatives), size, seed, device, stream=4)
+    size = min(batch, n_positives, -(-n_negatives * min(batch, n_positives) // n_positives))
+    return ShuffledEpochs(examples.negatives, np.ones(n_negatives), size, seed, device, stream=4)
 
 
 class Sampler:
-    """Draws the batch of any step: positives in shuffled passes, and negatives for chunks of them.
+    """Draws the batch of each step: positives from shuffled epochs, and sampled negatives for each chunk of positives.
+
+    At most `chunk_size` positives share one set of sampled entities. `negatives` is the size of the set.
 
     Example:
         >>> examples = Examples.of(np.array([[0, 0, 1], [1, 0, 2]]))
-        >>> sampler = Sampler(examples, entities=3, batch=2, negatives=4, share=2, seed=0, device=torch.device("cpu"))
+        >>> sampler = Sampler(examples, 3, batch=2, negatives=4, chunk_size=2, seed=0, device=torch.device("cpu"))
         >>> sampler.batch(0).negative.shape
         torch.Size([1, 4])
     """
 
     def __init__(
-        self, examples: Examples, entities: int, batch: int, negatives: int, share: int, seed: int, device: torch.device
+        self,
+        examples: Examples,
+        n_entities: int,
+        batch: int,
+        negatives: int,
+        chunk_size: int,
+        seed: int,
+        device: torch.device,
     ) -> None:
-        self.entities, self.negatives, self.seed, self.device = entities, negatives, seed, device
+        self.n_entities, self.negatives, self.seed, self.device = n_entities, negatives, seed, device
         weights = examples.weights * subsampling_weights(examples.positives)
-        self.positives = Passes(examples.positives, weights, batch, seed, device)
-        self.chunks = -(-self.positives.size // min(share, self.positives.size))
+        self.positives = ShuffledEpochs(examples.positives, weights, batch, seed, device)
+        self.n_chunks = -(-self.positives.size // min(chunk_size, self.positives.size))
 
     @cached_property
     def _positive_keys(self) -> dict[Side, Tensor]:
-        """For each side the sorted keys of the positives, for exact filtering."""
+        """The sorted keys of the positives for each side. Sampled negatives that are positives are not used."""
         h, r, t = self.positives.triples.unbind(1)
-        return {side: torch.sort(self._keys(*((h, r, t) if side == "tail" else (t, r, h))))[0] for side in TURNS}
+        return {side: torch.sort(self._keys(*((h, r, t) if side == "tail" else (t, r, h))))[0] for side in STEP_SIDES}
 
     def batch(self, step: int) -> Batch:
-        """The batch of one step."""
-        q = self.positives.queries(step, self.chunks)
+        """Return the batch of one step."""
+        q = self.positives.queries(step, self.n_chunks)
         generator = generator_for(self.seed, 1, step)
-        negative = torch.randint(self.entities, (self.chunks, self.negatives), generator=generator).to(self.device)
+        negative = torch.randint(self.n_entities, (self.n_chunks, self.negatives), generator=generator).to(self.device)
         return Batch(q.side, q.known, q.relation, q.answer, q.weight, negative, self._usable(q, negative))
 
     def _keys(self, known: Tensor, relation: Tensor, answer: Tensor) -> Tensor:
-        return (relation * self.entities + known) * self.entities + answer
+        return (relation * self.n_entities + known) * self.n_entities + answer
 
     def _usable(self, q: Queries, negative: Tensor) -> Tensor:
         keys = self._positive_keys[q.side]
-        wanted = self._keys(q.known[:, :, None], q.relation[:, :, None], negative[:, None, :])
-        at = torch.searchsorted(keys, wanted).clamp_(max=len(keys) - 1)
-        return keys[at] != wanted
+        candidates = self._keys(q.known[:, :, None], q.relation[:, :, None], negative[:, None, :])
+        position = torch.searchsorted(keys, candidates).clamp_(max=len(keys) - 1)
+        return keys[position] != candidates
 
 
 def subsampling_weights(triples: IntArray) -> FloatArray:
-    """1/√(count(h, r) + count(r, t)), so that frequent pairs weigh less; each count starts at 4 for its first triple.
+    """Return 1/√(count(h, r) + count(r, t)) for each triple, so that triples with frequent pairs weigh less.
+
+    count(pair) is the number of occurrences of the pair plus 3, so it is 4 for a pair that occurs once.
 
     Example:
         >>> subsampling_weights(np.array([[0, 0, 1]])) == 1 / np.sqrt(8)

@@ -1,14 +1,14 @@
-// Making elements. Every text goes in as text: no name of a graph is ever read as HTML.
+// Helpers that create elements. Names are always inserted as text, never as HTML.
 
 export function element(tag, properties = {}, ...children) {
-  return fill(document.createElement(tag), properties, children);
+  return setUp(document.createElement(tag), properties, children);
 }
 
-export function shape(tag, properties = {}, ...children) {
-  return fill(document.createElementNS("http://www.w3.org/2000/svg", tag), properties, children);
+export function svgElement(tag, properties = {}, ...children) {
+  return setUp(document.createElementNS("http://www.w3.org/2000/svg", tag), properties, children);
 }
 
-function fill(node, properties, children) {
+function setUp(node, properties, children) {
   for (const [key, value] of Object.entries(properties)) {
     if (key.startsWith("on")) node.addEventListener(key.slice(2), value);
     else if (value === true) node.setAttribute(key, "");
@@ -18,35 +18,36 @@ function fill(node, properties, children) {
   return node;
 }
 
-export const count = (number) => number.toLocaleString("en");
-export const percent = (p) => (p > 0 && p < 0.001 ? "<0.1 %" : p < 1 && p > 0.999 ? ">99.9 %" : `${(100 * p).toFixed(1)} %`);
-export const plural = (number, one, many = `${one}s`) => `${count(number)} ${number === 1 ? one : many}`;
+export const formatCount = (number) => number.toLocaleString("en");
+// A probability, written as in the commands (plogicnet.support.numbers).
+export const formatProbability = (p) => (p > 0 && p < 0.0005 ? "<0.001" : p >= 0.9995 ? ">0.999" : p.toFixed(3));
+export const pluralize = (number, singular, plural = `${singular}s`) => `${formatCount(number)} ${number === 1 ? singular : plural}`;
 
-// A name in a direction of its own, so that right-to-left text and its marks disturb nothing around it.
-export const name = (text) => element("bdi", {}, text);
+// A name with its own text direction, so that right-to-left names do not affect the text around them.
+export const bdi = (text) => element("bdi", {}, text);
 
-// The end of a name that is a long path or address, which is what tells such names apart.
-export function brief(text) {
+// The end of a name that is a long path or URL. Such names differ at the end.
+export function shortName(text) {
   if (text.length <= 32 || !/^[\p{L}\p{N}_:.~%/#-]+$/u.test(text)) return text;
   const parts = text.split(/(?=[/#])/);
-  let kept = parts.pop();
-  while (parts.length && kept.length + parts.at(-1).length <= 34) kept = parts.pop() + kept;
-  return parts.length ? `…${kept}` : kept;
+  let end = parts.pop();
+  while (parts.length && end.length + parts.at(-1).length <= 34) end = parts.pop() + end;
+  return parts.length ? `…${end}` : end;
 }
 
-// A name's label, or nothing: labels are looked up as own keys, since a graph may name an entity `constructor`.
+// A name's label or null. Object.hasOwn is needed for names such as `constructor`.
 export const labelOf = (text, labels) => (Object.hasOwn(labels, text) ? labels[text] : null);
 
-// A name as it is shown among others: by its label, or its end; the whole name is in the tooltip.
-export function shown(text, labels) {
-  const short = labelOf(text, labels) ?? brief(text);
+// A name as it is displayed: its label or short name, with the full name as tooltip.
+export function displayName(text, labels) {
+  const short = labelOf(text, labels) ?? shortName(text);
   return element("bdi", { title: short === text ? null : text }, short);
 }
 
-export function shortened(text, most) {
+export function truncate(text, maxLength) {
   const letters = Array.from(text);
-  if (letters.length <= most) return text;
-  return text[0] === "…" ? `…${letters.slice(1 - most).join("")}` : `${letters.slice(0, most - 1).join("")}…`;
+  if (letters.length <= maxLength) return text;
+  return text[0] === "…" ? `…${letters.slice(1 - maxLength).join("")}` : `${letters.slice(0, maxLength - 1).join("")}…`;
 }
 
 export function bar(share, known = false) {
@@ -55,18 +56,18 @@ export function bar(share, known = false) {
   return element("div", { class: known ? "track known" : "track", "aria-hidden": "true" }, filled);
 }
 
-export const measure = (p, known = false) =>
-  element("div", { class: "measure" }, bar(p, known), element("span", { class: "number" }, percent(p)));
+export const probabilityBar = (p, known = false) =>
+  element("div", { class: "measure" }, bar(p, known), element("span", { class: "number" }, formatProbability(p)));
 
-export const address = (view, values = {}) => {
+export const viewUrl = (view, values = {}) => {
   const query = new URLSearchParams(Object.entries(values).filter(([, v]) => v !== null && v !== undefined && v !== ""));
   return `#/${view}${query.size ? `?${query}` : ""}`;
 };
 
-export async function get(path, values = {}, signal = undefined) {
+export async function getJson(path, values = {}, signal = undefined) {
   const query = new URLSearchParams(Object.entries(values).filter(([, v]) => v !== null && v !== undefined));
-  const answer = await fetch(`/api/${path}?${query}`, { signal, headers: { accept: "application/json" } });
-  const body = await answer.json().catch(() => ({ error: `the server answered ${answer.status}` }));
-  if (!answer.ok) throw Object.assign(new Error(body.error), { status: answer.status });
+  const response = await fetch(`/api/${path}?${query}`, { signal, headers: { accept: "application/json" } });
+  const body = await response.json().catch(() => ({ error: `the server responded with status ${response.status}` }));
+  if (!response.ok) throw Object.assign(new Error(body.error), { status: response.status });
   return body;
 }

@@ -1,41 +1,41 @@
-// The page: an address (the part after #) is a view; every view is made of answers of /api.
+// The page. The part of the URL after # selects a view. Views show the data of /api.
 
-import { address, bar, count, element, get, labelOf, measure, name, percent, plural, shortened, shown } from "./dom.js";
+import { bar, bdi, displayName, element, formatCount, formatProbability, getJson, labelOf, pluralize, probabilityBar, truncate, viewUrl } from "./dom.js";
 import { drawing, highlight } from "./drawing.js";
 import { typeahead } from "./typeahead.js";
 
 const view = document.getElementById("view");
-const say = (text) => (document.getElementById("status").textContent = text);
+const announce = (text) => (document.getElementById("status").textContent = text);
 
-// ---- parts that several views use
+// ---- elements that several views use
 
-const labelled = (text, labels) => labelOf(text, labels) ?? text;
-const entityLink = (entity, labels) => element("a", { class: "entity", href: address("entity", { name: entity }) }, shown(entity, labels));
-const factAddress = (h, r, t) => address("fact", { h, r, t });
+const labelOrName = (text, labels) => labelOf(text, labels) ?? text;
+const entityLink = (entity, labels) => element("a", { class: "entity", href: viewUrl("entity", { name: entity }) }, displayName(entity, labels));
+const factUrl = (h, r, t) => viewUrl("fact", { h, r, t });
 
-function sentence([h, r, t], labels, self = null) {
-  const end = (entity) => (entity === self ? element("span", { class: "self" }, shown(entity, labels)) : entityLink(entity, labels));
-  return [end(h), element("span", { class: "relation" }, shown(r, labels)), end(t)];
+function tripleElements([h, r, t], labels, self = null) {
+  const end = (entity) => (entity === self ? element("span", { class: "self" }, displayName(entity, labels)) : entityLink(entity, labels));
+  return [end(h), element("span", { class: "relation" }, displayName(r, labels)), end(t)];
 }
 
-function chips(fact) {
+function statusChips(fact) {
   if (fact.known) return element("span", { class: "chip known" }, "known");
-  const held = fact.held_out ? element("span", { class: "chip known", title: `${fact.held_out} holds it; training did not see it` }, "held out") : null;
-  return element("div", { class: "chips" }, held, fact.in_hidden
+  const heldOut = fact.held_out ? element("span", { class: "chip known", title: `in the ${fact.held_out} split, which was not used for training` }, "held out") : null;
+  return element("div", { class: "chips" }, heldOut, fact.in_hidden
     ? element("span", { class: "chip rules", title: "rules conclude it from known facts" }, "rules")
-    : element("span", { class: "chip", title: "no rule reaches it" }, "neural"));
+    : element("span", { class: "chip", title: "no rule concludes it" }, "neural model"));
 }
 
 function factRow(fact, labels, self) {
   const { head: h, relation: r, tail: t } = fact;
-  const [from, relation, to] = sentence([h, r, t], labels, self);
-  const words = `Why ${labelled(r, labels)}(${labelled(h, labels)}, ${labelled(t, labels)})?`;
-  const why = element("a", { class: "why", href: factAddress(h, r, t), "aria-label": words.slice(0, 300), "data-move": true }, relation);
-  return element("li", {}, element("div", { class: "fact" }, measure(fact.probability, fact.known), element("div", { class: "sentence" }, from, why, to), chips(fact)));
+  const [from, relation, to] = tripleElements([h, r, t], labels, self);
+  const label = `Explain ${labelOrName(r, labels)}(${labelOrName(h, labels)}, ${labelOrName(t, labels)})`;
+  const why = element("a", { class: "why", href: factUrl(h, r, t), "aria-label": label.slice(0, 300), "data-move": true }, relation);
+  return element("li", {}, element("div", { class: "fact" }, probabilityBar(fact.probability, fact.known), element("div", { class: "sentence" }, from, why, to), statusChips(fact)));
 }
 
-// A list that grows by a button, where the server has more.
-function growing(rows, more) {
+// A list with a button that appends more rows, if there are more.
+function expandableList(rows, more) {
   const list = element("ul", { class: "facts" }, rows);
   if (!more) return [list];
   let notice = null;
@@ -49,322 +49,323 @@ function growing(rows, more) {
       list.children[first]?.querySelector("[data-move], summary")?.focus();
       if (done) button.remove();
     } catch (error) {
-      list.after(notice = problem(error));
+      list.after(notice = errorNotice(error));
     }
     button.disabled = false;
   } }, "Show more");
   return [list, button];
 }
 
-const rulesAnd = (all, constraints) => [all > constraints || !all ? plural(all - constraints, "rule") : null, constraints ? plural(constraints, "constraint") : null].filter(Boolean).join(" and ");
+const formatRuleCount = (all, constraints) => [all > constraints || !all ? pluralize(all - constraints, "rule") : null, constraints ? pluralize(constraints, "constraint") : null].filter(Boolean).join(" and ");
 
-// Of some parts [kind, name, address of a name instead], which the graph does not hold, with the names nearest to it.
-async function unknown(parts) {
-  for (const [kind, text, instead] of parts.filter(([, text]) => text)) {
-    let { names } = await get("search", { q: text, kind });
+// A notice about the first unknown name with similar names, or null. Each part is [kind, name, URL for another name].
+async function unknownNameNotice(parts) {
+  for (const [kind, text, urlFor] of parts.filter(([, text]) => text)) {
+    let { names } = await getJson("search", { q: text, kind });
     if (names.some((entry) => entry.name === text)) continue;
-    for (let most = Math.min(text.length - 1, 40); !names.length && most > 2; most = Math.floor(most * 0.75)) ({ names } = await get("search", { q: text.slice(0, most), kind }));
-    const near = names.slice(0, 5).map((entry) => element("li", {}, element("a", { href: instead(entry.name) }, name(entry.label ?? entry.name))));
-    return element("section", { class: "card problem", role: "alert" }, element("p", {}, `There is no ${kind} `, element("b", {}, name(shortened(text, 200))), near.length ? " here. Names like it:" : " here."), element("ul", {}, near));
+    for (let length = Math.min(text.length - 1, 40); !names.length && length > 2; length = Math.floor(length * 0.75)) ({ names } = await getJson("search", { q: text.slice(0, length), kind }));
+    const similar = names.slice(0, 5).map((entry) => element("li", {}, element("a", { href: urlFor(entry.name) }, bdi(entry.label ?? entry.name))));
+    return element("section", { class: "card problem", role: "alert" }, element("p", {}, `No ${kind} is named `, element("b", {}, bdi(truncate(text, 200))), similar.length ? ". Similar names:" : "."), element("ul", {}, similar));
   }
   return null;
 }
 
-// The elements of a view whose names may be unknown.
-async function ofKnown(parts, made) {
+// A view, or a notice if one of its names is unknown.
+async function viewOrNotice(parts, makeView) {
   try {
-    return await made();
+    return await makeView();
   } catch (error) {
-    const notice = error.status === 404 ? await unknown(parts) : null;
+    const notice = error.status === 404 ? await unknownNameNotice(parts) : null;
     if (!notice) throw error;
-    return { title: "Unknown", content: [heading("Unknown"), notice] };
+    return { title: "Name not found", content: [heading("Name not found"), notice] };
   }
 }
 
 const card = (title, hint, ...children) => element("section", { class: "card" }, element("h2", {}, title), hint ? element("p", { class: "hint" }, hint) : null, children);
 const heading = (...children) => element("h1", { tabindex: "-1" }, children);
 
-// ---- views: each takes the address's values and gives a title and elements
+// ---- views: each takes the values in the URL and returns a title and elements
 
-async function home() {
-  const [info, common, strongest] = await Promise.all([get("info"), get("search", { q: "", top: 12 }), get("rules", { top: 6 })]);
+async function homeView() {
+  const [info, common, strongest] = await Promise.all([getJson("info"), getJson("search", { q: "", top: 12 }), getJson("rules", { top: 6 })]);
   const rows = Object.entries(info.rankings).map(([key, title]) => element("tr", {}, element("td", {}, title),
     info.metrics.map((metric) => element("td", { class: "number" }, info.figures[key][metric.key].toFixed(metric.digits)))));
-  const figures = rows.length ? card(`How well it ranks the ${plural(info[info.split], `${info.split} fact`)}`, "Which training did not see. MRR is the mean reciprocal rank of the right answer, Hits@10 how often it is among the first ten, MR its mean rank.",
-    element("div", { class: "scroll" }, element("table", {}, element("thead", {}, element("tr", {}, ["ranked by", ...info.metrics.map((metric) => metric.title)].map((t) => element("th", { scope: "col" }, t)))), element("tbody", {}, rows)))) : null;
-  const start = card("Start with an entity", "The best-known entities; press / to search for any other.",
-    element("ul", { class: "plain" }, common.names.map((entry) => element("li", {}, element("a", { href: address("entity", { name: entry.name }), class: "clamp", "data-move": true }, name(entry.label ?? entry.name)), element("span", { class: "soft small number" }, plural(entry.facts, "fact"))))));
+  const metrics = rows.length ? card(`Ranking quality on ${pluralize(info[info.split], `${info.split} fact`)}`, "These facts were not used for training. MRR is the mean reciprocal rank of the correct answer, Hits@10 the share of queries with the correct answer among the first ten, MR the mean rank.",
+    element("div", { class: "scroll" }, element("table", {}, element("thead", {}, element("tr", {}, ["ranking", ...info.metrics.map((metric) => metric.title)].map((t) => element("th", { scope: "col" }, t)))), element("tbody", {}, rows)))) : null;
+  const entities = card("Entities with the most known facts", "Press / to search for another entity.",
+    element("ul", { class: "plain" }, common.names.map((entry) => element("li", {}, element("a", { href: viewUrl("entity", { name: entry.name }), class: "clamp", "data-move": true }, bdi(entry.label ?? entry.name)), element("span", { class: "soft small number" }, pluralize(entry.facts, "fact"))))));
   const rules = strongest.rules.length ? card("Strongest rules", null,
-    element("ul", { class: "plain" }, strongest.rules.map((rule) => element("li", {}, element("a", { class: "code", href: address("rules", { n: rule.number }) }, name(rule.rule)), element("span", { class: "soft small number" }, weight(rule))))),
-    element("p", { class: "small" }, element("a", { href: "#/rules" }, `All ${rulesAnd(info.rules, info.constraints)}`))) : null;
+    element("ul", { class: "plain" }, strongest.rules.map((rule) => element("li", {}, element("a", { class: "code", href: viewUrl("rules", { n: rule.number }) }, bdi(rule.rule)), element("span", { class: "soft small number" }, formatWeight(rule))))),
+    element("p", { class: "small" }, element("a", { href: "#/rules" }, `All ${formatRuleCount(info.rules, info.constraints)}`))) : null;
   return { title: info.name, content: [
-    heading("What is missing in ", name(info.name), ", and why?"),
-    element("p", { class: "lead" }, [plural(info.entities, "entity", "entities"), plural(info.relations, "relation"), plural(info.train, "known fact"), rulesAnd(info.rules, info.constraints), info.model && `neural model ${info.model}`].filter(Boolean).map((t) => element("span", {}, t))),
-    element("div", { class: "columns" }, start, element("div", {}, figures, rules)),
+    heading("Missing facts in ", bdi(info.name)),
+    element("p", { class: "lead" }, [pluralize(info.entities, "entity", "entities"), pluralize(info.relations, "relation"), pluralize(info.train, "known fact"), formatRuleCount(info.rules, info.constraints), info.model && `neural model ${info.model}`].filter(Boolean).map((t) => element("span", {}, t))),
+    element("div", { class: "columns" }, entities, element("div", {}, metrics, rules)),
   ] };
 }
 
-const entity = (values) => ofKnown([["entity", values.name, (other) => address("entity", { name: other })], ["relation", values.relation, (other) => address("entity", { ...values, relation: other })]], () => aboutEntity(values));
+const entityView = (values) => viewOrNotice([["entity", values.name, (other) => viewUrl("entity", { name: other })], ["relation", values.relation, (other) => viewUrl("entity", { ...values, relation: other })]], () => entityContent(values));
 
-async function aboutEntity({ name: self, relation, side }) {
-  const only = { entity: self, relation, side };
-  const [about, known] = await Promise.all([get("entity", { name: self }), get("known", { ...only, top: 30 })]);
-  const title = about.label ?? self;
-  const role = (item) => element("a", { href: address("entity", { name: self, ...item }), "aria-current": (item.relation === relation && (item.side ?? side) === side) ? "true" : false, "data-move": true },
-    item.relation ? element("span", {}, element("span", { class: "way", "aria-hidden": "true" }, item.side === "tail" ? "→" : "←"), element("span", { class: "unseen" }, item.side === "tail" ? "from here " : "to here "), shown(item.relation, about.labels)) : "All relations",
-    element("span", { class: "soft number" }, item.known === undefined ? "" : count(item.known)));
-  const roles = about.roles.map(({ relation: r, side: s, known: k }) => {
-    const link = role({ relation: r, side: s });
-    link.lastChild.textContent = k ? count(k) : "";
+async function entityContent({ name: self, relation, side }) {
+  const filters = { entity: self, relation, side };
+  const [details, known] = await Promise.all([getJson("entity", { name: self }), getJson("known", { ...filters, top: 30 })]);
+  const title = details.label ?? self;
+  const roleLink = (item) => element("a", { href: viewUrl("entity", { name: self, ...item }), "aria-current": (item.relation === relation && (item.side ?? side) === side) ? "true" : false, "data-move": true },
+    item.relation ? element("span", {}, element("span", { class: "direction", "aria-hidden": "true" }, item.side === "tail" ? "→" : "←"), element("span", { class: "visually-hidden" }, item.side === "tail" ? "as head: " : "as tail: "), displayName(item.relation, details.labels)) : "All relations",
+    element("span", { class: "soft number" }, item.known === undefined ? "" : formatCount(item.known)));
+  const roles = details.roles.map(({ relation: r, side: s, known: k }) => {
+    const link = roleLink({ relation: r, side: s });
+    link.lastChild.textContent = k ? formatCount(k) : "";
     return element("li", {}, link);
   });
   const narrow = matchMedia("(max-width: 760px)").matches;
   const filter = element("details", { class: "filter", open: !narrow },
-    element("summary", {}, `Relations (${about.roles.length})`),
-    element("ul", {}, element("li", {}, role({})), roles));
-  // many queries in one, so it may take a moment: what is known is shown meanwhile
-  const looked = element("span");
-  const predicted = element("div", { class: "soft", "aria-busy": "true" }, "Looking for missing facts…");
-  const later = get("predicted", { ...only, top: relation ? 100 : 60 }).then((missing) => {
+    element("summary", {}, `Relations (${details.roles.length})`),
+    element("ul", {}, element("li", {}, roleLink({})), roles));
+  // this runs many queries, so the known facts are shown first
+  const searchNote = element("span");
+  const predicted = element("div", { class: "soft", "aria-busy": "true" }, "Searching for missing facts…");
+  const pending = getJson("predicted", { ...filters, top: relation ? 100 : 60 }).then((missing) => {
     const all = missing.predictions.map((f) => factRow(f, missing.labels, self));
     const first = Math.min(15, Math.max(5, missing.predictions.filter((f) => f.probability >= 0.01).length));
     const rest = all.slice(first);
-    if (!relation) looked.append(`Looked for in ${missing.roles < about.roles.length ? `${missing.roles} of ${about.roles.length} relations` : `the ${plural(missing.roles, "relation")} that suit it best`}; choose one, or Ask, for others.`);
-    predicted.replaceWith(...(all.length ? growing(all.slice(0, first), rest.length ? async () => ({ rows: rest, done: true }) : null) : [element("p", { class: "soft" }, "No missing fact to show.")]));
-  }).catch((error) => predicted.replaceWith(problem(error)));
+    if (!relation) searchNote.append(`${missing.roles < details.roles.length ? `Only ${missing.roles} of ${details.roles.length} relations were searched` : pluralize(missing.roles, "plausible relation was searched", "plausible relations were searched")}. To search another, choose it in the list or use Ask.`);
+    predicted.replaceWith(...(all.length ? expandableList(all.slice(0, first), rest.length ? async () => ({ rows: rest, done: true }) : null) : [element("p", { class: "soft" }, "No missing facts found.")]));
+  }).catch((error) => predicted.replaceWith(errorNotice(error)));
   const moreKnown = async (offset) => {
-    const next = await get("known", { ...only, top: 100, offset });
+    const next = await getJson("known", { ...filters, top: 100, offset });
     return { rows: next.predictions.map((f) => factRow(f, next.labels, self)), done: offset + next.predictions.length >= next.total };
   };
   const facts = known.predictions.length
-    ? growing(known.predictions.map((f) => factRow(f, known.labels, self)), known.predictions.length < known.total ? moreKnown : null)
-    : element("p", { class: "soft" }, "None is known.");
-  if (!about.roles.length && !relation) {
-    return { title, content: [element("div", { class: "tall" }, heading(name(title))), card("Nothing is known of it", null,
-      element("p", {}, "It is in no training fact, so that there is no relation in which to look for missing ones. ", element("a", { href: address("ask", { h: self }) }, "Ask"), " names one."))] };
+    ? expandableList(known.predictions.map((f) => factRow(f, known.labels, self)), known.predictions.length < known.total ? moreKnown : null)
+    : element("p", { class: "soft" }, "No known facts.");
+  if (!details.roles.length && !relation) {
+    return { title, content: [element("div", { class: "tall" }, heading(bdi(title))), card("No known facts", null,
+      element("p", {}, "This entity is in no training fact, so no relation is suggested. Use ", element("a", { href: viewUrl("ask", { h: self }) }, "Ask"), " to choose a relation."))] };
   }
-  const chosen = relation ? element("span", {}, "only ", shown(relation, about.labels), " · ", element("a", { href: address("entity", { name: self }) }, "all relations")) : null;
-  return { title, later, content: [
-    element("div", { class: "tall" }, heading(name(title))),
-    element("p", { class: "lead" }, about.label ? element("span", { class: "code" }, name(self)) : null, element("span", {}, plural(about.facts, "known fact")), chosen),
-    element("div", { class: "beside" }, filter, element("div", {},
-      card("Predicted", ["Not among the known facts, most probable first. A fact opens its explanation. ", looked], predicted),
-      card(`Known (${count(known.total)})`, "Probabilities are what the model would say of them.", facts))),
+  const chosen = relation ? element("span", {}, "only ", displayName(relation, details.labels), " · ", element("a", { href: viewUrl("entity", { name: self }) }, "all relations")) : null;
+  return { title, pending, content: [
+    element("div", { class: "tall" }, heading(bdi(title))),
+    element("p", { class: "lead" }, details.label ? element("span", { class: "code" }, bdi(self)) : null, element("span", {}, pluralize(details.facts, "known fact")), chosen),
+    element("div", { class: "with-sidebar" }, filter, element("div", {},
+      card("Predicted facts", ["Facts that are not known, most probable first. Click a fact for its explanation. ", searchNote], predicted),
+      card(`Known facts (${formatCount(known.total)})`, "With the probability that the model gives to each fact.", facts))),
   ] };
 }
 
-const fact = ({ h, r, t }) => ofKnown([["entity", h, (other) => factAddress(other, r, t)], ["relation", r, (other) => factAddress(h, other, t)], ["entity", t, (other) => factAddress(h, r, other)]], () => aboutFact({ h, r, t }));
+const factView = ({ h, r, t }) => viewOrNotice([["entity", h, (other) => factUrl(other, r, t)], ["relation", r, (other) => factUrl(h, other, t)], ["entity", t, (other) => factUrl(h, r, other)]], () => factContent({ h, r, t }));
 
-const PARTS = {
-  intercept: () => "for any triple",
-  score: (part) => `for the neural model: log-odds ${part.value.toFixed(2)} × ${part.coefficient.toFixed(2)}`,
-  p_w: (part) => `for the rules: p_w ${part.value.toFixed(3)} × ${part.coefficient.toFixed(2)}`,
-  reached: (part, why) => (why.rules.length ? "for being reached by rules" : "no rule reaches it"),
+// The texts of the terms of the calibrated log-odds.
+const TERM_TEXTS = {
+  intercept: () => "constant",
+  score: (term) => `neural model: log-odds ${term.value.toFixed(2)} × coefficient ${term.coefficient.toFixed(2)}`,
+  p_w: (term) => `rules: p_w ${formatProbability(term.value)} × coefficient ${term.coefficient.toFixed(2)}`,
+  reached: (term, why) => (why.rules.length ? "at least one rule concludes the fact" : "no rule concludes the fact"),
 };
 
-async function aboutFact({ h, r, t }) {
-  const why = await get("explain", { head: h, relation: r, tail: t });
+async function factContent({ h, r, t }) {
+  const why = await getJson("explain", { head: h, relation: r, tail: t });
   const { labels } = why;
-  const place = why.held_out ? `Held out: ${why.held_out} holds it, training did not see it.` : "Not in the graph.";
-  const state = why.known ? "A known fact." : `${place} ${why.forbidden ? "Ruled out: this relation holds for no entity with itself." : why.rules.length ? "Rules conclude it from known facts." : "No rule reaches it."}`;
-  const meters = element("div", { class: "meters" }, [["neural model (q)", why.q], ["rules (p_w)", why.p_w]].filter(([, p]) => p !== null).map(([title, p]) =>
-    element("div", {}, element("p", { class: "small soft" }, title), measure(p))));
+  const source = why.held_out ? `Held out: in the ${why.held_out} split, which was not used for training.` : "Not in the graph.";
+  const status = why.known ? "A known fact." : `${source} ${why.forbidden ? "A constraint excludes it: this relation never holds between an entity and itself." : why.rules.length ? "Rules conclude it from known facts." : "No rule concludes it."}`;
+  const meters = element("div", { class: "meters" }, [["neural model alone (q)", why.q], ["rules alone (p_w)", why.p_w]].filter(([, p]) => p !== null).map(([title, p]) =>
+    element("div", {}, element("p", { class: "small soft" }, title), probabilityBar(p))));
   const svg = drawing(why, labels, Math.min(view.clientWidth - 40, 1080) - 46);
-  const parts = why.forbidden ? [] : why.calibration.parts.filter((part) => why.rules.length || part.part !== "p_w");
-  const most = Math.max(Math.abs(why.base), Math.abs(why.log_odds), ...[...why.rules, ...parts].map((part) => Math.abs(part.contribution)), 1e-9);
-  const signed = (value) => {
+  const terms = why.forbidden ? [] : why.calibration.parts.filter((term) => why.rules.length || term.part !== "p_w");
+  const largest = Math.max(Math.abs(why.base), Math.abs(why.log_odds), Math.abs(why.calibration.log_odds), ...[...why.rules, ...terms].map((term) => Math.abs(term.contribution)), 1e-9);
+  const signedBar = (value) => {
     const filled = element("div", { class: value < 0 ? "fill minus" : "fill" });
-    filled.style.width = `${(50 * Math.abs(value)) / most}%`;
+    filled.style.width = `${(50 * Math.abs(value)) / largest}%`;
     return element("div", { class: "signed", "aria-hidden": "true" }, filled);
   };
-  const odds = (value) => (value < 0 ? "−" : "+") + Math.abs(value).toFixed(2);
-  const line = (value, ...what) => element("div", { class: "line" }, element("span", { class: "number" }, odds(value)), signed(value), element("div", { class: "what" }, what));
-  const all = why.rules.reduce((sum, rule) => sum + rule.groundings + rule.broken, 0);
-  const rules = why.rules.map((rule, number) => {
-    const broken = rule.broken ? `, less ${count(rule.broken)} that it would break as a premise` : "";
-    const times = why.aggregate === "mean" ? `, ${count(rule.groundings)} of the ${plural(all, "grounding")}` : rule.groundings === 1 && !broken ? "" : ` × ${plural(rule.groundings, "grounding")}`;
-    const premises = rule.premises.map((grounding) => element("li", {}, grounding.map((premise, i) => [i ? element("span", { class: "and" }, "and") : null, element("span", { class: "sentence" }, sentence(premise, labels))])));
-    const hidden = rule.groundings - rule.premises.length;
-    return element("li", { class: "rule", onpointerenter: () => highlight(svg, number), onpointerleave: () => highlight(svg, null) },
-      line(rule.contribution, element("details", { open: number < 2 },
-        element("summary", { "data-move": true }, element("span", { class: "code" }, name(rule.rule)), element("span", { class: "soft small" }, `  weight ${rule.weight.toFixed(2)}${times}${broken}`)),
-        element("ul", { class: "premises" }, premises, hidden > 0 ? element("li", { class: "soft" }, `… and ${count(hidden)} more`) : null))));
+  const formatLogOdds = (value) => (value < 0 ? "−" : "+") + Math.abs(value).toFixed(2);
+  const line = (value, ...text) => element("div", { class: "line" }, element("span", { class: "number" }, formatLogOdds(value)), signedBar(value), element("div", { class: "text" }, text));
+  const allGroundings = why.rules.reduce((sum, rule) => sum + rule.groundings + rule.broken, 0);
+  const rules = why.rules.map((rule, index) => {
+    const violated = rule.broken ? `, minus ${pluralize(rule.broken, "grounding")} that would be violated if the fact were true` : "";
+    const factor = why.aggregate === "mean" ? `, ${formatCount(rule.groundings)} of the ${pluralize(allGroundings, "grounding")}` : rule.groundings === 1 && !violated ? "" : ` × ${pluralize(rule.groundings, "grounding")}`;
+    const premises = rule.premises.map((grounding) => element("li", {}, grounding.map((premise, i) => [i ? element("span", { class: "connective" }, "and") : null, element("span", { class: "sentence" }, tripleElements(premise, labels))])));
+    const notShown = rule.groundings - rule.premises.length;
+    return element("li", { class: "rule", onpointerenter: () => highlight(svg, index), onpointerleave: () => highlight(svg, null) },
+      line(rule.contribution, element("details", { open: index < 2 },
+        element("summary", { "data-move": true }, element("span", { class: "code" }, bdi(rule.rule)), element("span", { class: "soft small" }, `  weight ${rule.weight.toFixed(2)}${factor}${violated}`)),
+        element("ul", { class: "premises" }, premises, notShown > 0 ? element("li", { class: "soft" }, `… and ${formatCount(notShown)} more`) : null))));
   });
-  const near = why.neighbours.toSorted((a, b) => b.similarity - a.similarity);
-  const neighbours = near.length ? card("Similar entities with such a fact", "By the neural model; 1 is the most similar.",
-    element("ul", { class: "facts" }, near.map((n) => element("li", {}, element("div", { class: "fact" }, element("div", { class: "measure" }, bar(n.similarity), element("span", { class: "number" }, n.similarity.toFixed(2))),
-      element("div", { class: "sentence" }, sentence(n.fact, labels)), element("span", { class: "soft small" }, "like ", shown(n.similar_to, labels))))))) : null;
-  const paths = why.paths.length ? card("Paths from head to tail", "Each with its share of the neural model's score.",
+  const sorted = why.neighbours.toSorted((a, b) => b.similarity - a.similarity);
+  const neighbours = sorted.length ? card("Known facts with similar entities", "With the similarity in the neural model; 1 is the highest.",
+    element("ul", { class: "facts" }, sorted.map((n) => element("li", {}, element("div", { class: "fact" }, element("div", { class: "measure" }, bar(n.similarity), element("span", { class: "number" }, n.similarity.toFixed(2))),
+      element("div", { class: "sentence" }, tripleElements(n.fact, labels)), element("span", { class: "soft small" }, "similar to ", displayName(n.similar_to, labels))))))) : null;
+  const paths = why.paths.length ? card("Paths from head to tail", "With the share of each path in the neural model's score.",
     element("ul", { class: "premises paths" }, why.paths.map((p) => element("li", {}, element("span", { class: "number" }, p.share.toFixed(2)), " ",
-      p.path.map((step, i) => [i ? element("span", { class: "and" }, "and") : null, element("span", { class: "sentence" }, sentence(step, labels))]))))) : null;
-  return { title: `${labelled(r, labels)}(${labelled(h, labels)}, ${labelled(t, labels)})`, content: [
-    element("div", { class: "tall" }, heading(element("span", { class: "sentence" }, sentence([h, r, t], labels)))),
-    element("section", { class: "card verdict" },
-      element("div", {}, element("p", { class: "big number" }, percent(why.probability)), element("p", { class: "small soft" }, "calibrated probability")),
-      element("div", {}, element("p", {}, state), meters)),
-    why.rules.length ? card("The facts behind it", "Dashed: the asked fact. The strongest groundings alone.", svg) : null,
-    card("What the rules add up to", "Log-odds: above zero speaks for the fact.", element("ol", { class: "odds" },
-      element("li", {}, line(why.base, element("span", {}, "base rate of ", shown(r, labels)))), rules,
-      why.rules.length ? null : element("li", { class: "soft" }, "No rule reaches it from the known facts."),
-      element("li", { class: "total" }, line(why.log_odds, `together: ${percent(why.p_w)} by the rules (p_w)`)))),
-    parts.length ? card("How the probability is composed", "Calibrated on validation facts, where what the graph does not hold counts as wrong: so it is cautious.", element("ol", { class: "odds" },
-      parts.map((part) => element("li", {}, line(part.contribution, PARTS[part.part](part, why)))),
-      element("li", { class: "total" }, line(why.calibration.log_odds, `together: ${percent(why.probability)}`)))) : null,
+      p.path.map((step, i) => [i ? element("span", { class: "connective" }, "and") : null, element("span", { class: "sentence" }, tripleElements(step, labels))]))))) : null;
+  return { title: `${labelOrName(r, labels)}(${labelOrName(h, labels)}, ${labelOrName(t, labels)})`, content: [
+    element("div", { class: "tall" }, heading(element("span", { class: "sentence" }, tripleElements([h, r, t], labels)))),
+    element("section", { class: "card overview" },
+      element("div", {}, element("p", { class: "big number" }, formatProbability(why.probability)), element("p", { class: "small soft" }, "calibrated probability")),
+      element("div", {}, element("p", {}, status), meters)),
+    why.rules.length ? card("Supporting facts", "The dashed arrow is this fact. Only the strongest groundings are drawn.", svg) : null,
+    card("Contributions of the rules", "In log-odds. Positive values support the fact, negative values count against it.", element("ol", { class: "odds" },
+      element("li", {}, line(why.base, element("span", {}, "base rate of ", displayName(r, labels)))), rules,
+      why.rules.length ? null : element("li", { class: "soft" }, "No rule concludes it from known facts."),
+      element("li", { class: "total" }, line(why.log_odds, `total: probability ${formatProbability(why.p_w)} by rules alone (p_w)`)))),
+    terms.length ? card("How the probability is computed", "Calibrated on the validation facts. Facts that are missing from the graph count as wrong there, so the probabilities tend to be too low.", element("ol", { class: "odds" },
+      terms.map((term) => element("li", {}, line(term.contribution, TERM_TEXTS[term.part](term, why)))),
+      element("li", { class: "total" }, line(why.calibration.log_odds, `total: probability ${formatProbability(why.probability)}`)))) : null,
     neighbours,
     paths,
   ] };
 }
 
-const weight = (rule) => (rule.weight === null ? "constraint" : rule.weight.toFixed(2));
+const formatWeight = (rule) => (rule.weight === null ? "constraint" : rule.weight.toFixed(2));
 
-function ruleRow(rule, most, examples = null) {
+function ruleRow(rule, maxWeight, loaded = null) {
   const inside = element("div", { class: "inside" });
-  const row = element("details", { open: examples !== null },
+  const row = element("details", { open: loaded !== null },
     element("summary", { "data-move": true },
-      rule.weight === null ? element("span", { class: "soft" }, "constraint") : element("div", { class: "measure" }, bar(rule.weight / most), element("span", { class: "number" }, weight(rule))),
-      element("span", { class: "code" }, name(rule.rule)), element("span", { class: "chip" }, rule.pattern)), inside);
-  const show = (about) => inside.replaceChildren(...[
-    element("p", { class: "soft small" }, rule.weight === null ? ["no self-loop in ", `${count(rule.hits)} of ${count(rule.support)} `, shown(about.relation, about.labels), rule.support === 1 ? " fact" : " facts"]
-      : `right in ${count(rule.hits)} of the ${plural(rule.support, "fact")} it concludes (precision ${percent(rule.precision)})`,
-      rule.standard_error == null ? "" : `; weight ± ${rule.standard_error.toFixed(2)}`, " · ", element("a", { href: address("rules", { n: rule.number }) }, "link")),
-    rule.weight === null ? null : element("ul", { class: "premises" }, about.examples.map((example) => element("li", {},
-      example.premises.map((premise, i) => [i ? element("span", { class: "and" }, "and") : null, element("span", { class: "sentence" }, sentence(premise, about.labels))]),
-      element("span", { class: "and" }, "so"), element("a", { href: factAddress(...example.hypothesis) }, name(`${labelled(example.hypothesis[1], about.labels)}(${labelled(example.hypothesis[0], about.labels)}, ${labelled(example.hypothesis[2], about.labels)})`)), " ",
-      element("span", { class: example.known || example.held_out ? "chip known" : "chip rules" }, example.known ? "known" : example.held_out ? "held out" : "missing"))),
-      about.examples.length ? null : element("li", { class: "soft" }, "There are no examples to show.")),
+      rule.weight === null ? element("span", { class: "soft" }, "constraint") : element("div", { class: "measure" }, bar(rule.weight / maxWeight), element("span", { class: "number" }, formatWeight(rule))),
+      element("span", { class: "code" }, bdi(rule.rule)), element("span", { class: "chip" }, rule.pattern)), inside);
+  const showDetails = (details) => inside.replaceChildren(...[
+    element("p", { class: "soft small" }, rule.weight === null ? [`${formatCount(rule.hits)} of ${formatCount(rule.support)} `, displayName(details.relation, details.labels), rule.support === 1 ? " fact is not a self-loop" : " facts are not self-loops"]
+      : `correct for ${formatCount(rule.hits)} of the ${pluralize(rule.support, "fact")} that it concludes (precision ${rule.precision.toFixed(2)})`,
+      rule.standard_error == null ? "" : `; standard error of the weight ${rule.standard_error.toFixed(2)}`, " · ", element("a", { href: viewUrl("rules", { n: rule.number }) }, "link to this rule")),
+    rule.weight === null ? null : element("ul", { class: "premises" }, details.examples.map((example) => element("li", {},
+      example.premises.map((premise, i) => [i ? element("span", { class: "connective" }, "and") : null, element("span", { class: "sentence" }, tripleElements(premise, details.labels))]),
+      element("span", { class: "connective" }, "so"), element("a", { href: factUrl(...example.hypothesis) }, bdi(`${labelOrName(example.hypothesis[1], details.labels)}(${labelOrName(example.hypothesis[0], details.labels)}, ${labelOrName(example.hypothesis[2], details.labels)})`)), " ",
+      element("span", { class: example.known || example.held_out ? "chip known" : "chip rules" }, example.known ? "known" : example.held_out ? "held out" : "not in the graph"))),
+      details.examples.length ? null : element("li", { class: "soft" }, "No examples.")),
   ].filter(Boolean));
-  if (examples) show(examples);
+  if (loaded) showDetails(loaded);
   else row.addEventListener("toggle", async () => {
     if (!row.open || inside.dataset.shown) return;
     try {
-      show(await get("rule", { number: rule.number }));
+      showDetails(await getJson("rule", { number: rule.number }));
       inside.dataset.shown = "1";
     } catch (error) {
-      inside.replaceChildren(problem(error)); // asked again when it is opened again
+      inside.replaceChildren(errorNotice(error)); // opening the row again retries
     }
   });
   return element("li", {}, row);
 }
 
-async function rules({ q = "", n }) {
-  const input = element("input", { type: "search", id: "rule-words", value: q, placeholder: "words of a rule, as a relation's name", autocomplete: "off", maxlength: "8192" });
+async function rulesView({ q = "", n }) {
+  const input = element("input", { type: "search", id: "rule-words", value: q, placeholder: "words in a rule, for example the name of a relation", autocomplete: "off", maxlength: "8192" });
   const total = element("span"), results = element("div", { class: "results" });
-  let words = q, timer = 0, asked = null;
-  // the field stays while it is typed in: the list and the count alone are made anew
-  async function find() {
-    asked?.abort();
-    asked = new AbortController();
-    const q = words, found = await get("rules", { q, top: 50 }, asked.signal);
-    const most = Math.max(1e-9, ...found.rules.map((rule) => rule.weight ?? 0));
-    const rows = (some) => some.map((rule) => ruleRow(rule, most));
+  let words = q, timer = 0, request = null;
+  // only the list and the count are replaced, so that the field keeps its text and focus
+  async function update() {
+    request?.abort();
+    request = new AbortController();
+    const q = words, found = await getJson("rules", { q, top: 50 }, request.signal);
+    const maxWeight = Math.max(1e-9, ...found.rules.map((rule) => rule.weight ?? 0));
+    const rows = (some) => some.map((rule) => ruleRow(rule, maxWeight));
     const more = async (offset) => {
-      const next = await get("rules", { q, top: 100, offset });
+      const next = await getJson("rules", { q, top: 100, offset });
       return { rows: rows(next.rules), done: offset + next.rules.length >= next.total };
     };
-    const [list, ...button] = growing(rows(found.rules), found.rules.length < found.total ? more : null);
+    const [list, ...button] = expandableList(rows(found.rules), found.rules.length < found.total ? more : null);
     list.className = "rules";
-    total.textContent = rulesAnd(found.total, found.constraints) + (q ? " with these words" : "");
-    results.replaceChildren(found.total ? list : element("p", { class: "soft" }, "No rule has these words."), ...button);
+    total.textContent = formatRuleCount(found.total, found.constraints) + (q ? " with these words" : "");
+    results.replaceChildren(found.total ? list : element("p", { class: "soft" }, "No rule contains these words."), ...button);
   }
-  const [one] = await Promise.all([n === undefined ? null : get("rule", { number: n }), find()]);
-  const alone = one ? card("This rule", null, element("ul", { class: "rules" }, ruleRow(one, Math.max(1e-9, one.weight ?? 0), one))) : null;
+  const [single] = await Promise.all([n === undefined ? null : getJson("rule", { number: n }), update()]);
+  const singleCard = single ? card("This rule", null, element("ul", { class: "rules" }, ruleRow(single, Math.max(1e-9, single.weight ?? 0), single))) : null;
   input.addEventListener("input", () => {
     clearTimeout(timer);
     timer = setTimeout(async () => {
       if (!input.isConnected || input.value.trim() === words) return;
       words = input.value.trim();
-      history.replaceState(history.state, "", address("rules", { q: words }));
-      alone?.remove();
+      history.replaceState(history.state, "", viewUrl("rules", { q: words }));
+      singleCard?.remove();
       try {
-        await find();
+        await update();
       } catch (error) {
-        if (error.name === "AbortError") return; // asked anew meanwhile
-        results.replaceChildren(problem(error));
+        if (error.name === "AbortError") return; // replaced by a newer request
+        results.replaceChildren(errorNotice(error));
       }
       if (input.isConnected) view.dataset.ready = location.hash;
     }, 250);
   });
   return { title: "Rules", content: [
     heading("Rules"),
-    element("p", { class: "lead" }, total, element("span", {}, "strongest first; open one for examples")),
-    alone,
+    element("p", { class: "lead" }, total, element("span", {}, "strongest first; open a rule for examples")),
+    singleCard,
     element("section", { class: "card" }, element("div", { class: "combo" }, element("label", { for: "rule-words" }, "Filter"), input), results),
   ] };
 }
 
-async function ask({ h = null, r = null, t = null, top = "10", known = "" }) {
-  const fields = [["Head", "entity", h], ["Relation", "relation", r], ["Tail", "entity", t]].map(([label, kind, start]) => typeahead({ label, kind, start, placeholder: "? any" }));
-  const include = element("input", { type: "checkbox", id: "include", checked: known === "1" });
-  const many = element("select", { id: "top" }, ["10", "50", "200"].map((n) => element("option", { value: n, selected: n === top }, n)));
+async function askView({ h = null, r = null, t = null, top = "10", known = "" }) {
+  const fields = [["Head", "entity", h], ["Relation", "relation", r], ["Tail", "entity", t]].map(([label, kind, start]) => typeahead({ label, kind, start, placeholder: "leave empty to predict" }));
+  const includeKnown = element("input", { type: "checkbox", id: "include", checked: known === "1" });
+  const topSelect = element("select", { id: "top" }, ["10", "50", "200"].map((n) => element("option", { value: n, selected: n === top }, n)));
   const form = element("form", { class: "card", onsubmit: (event) => {
     event.preventDefault();
     const [head, relation, tail] = fields.map((field) => field.value());
-    go(address("ask", { h: head, r: relation, t: tail, top: many.value === "10" ? "" : many.value, known: include.checked ? "1" : "" }));
+    navigate(viewUrl("ask", { h: head, r: relation, t: tail, top: topSelect.value === "10" ? "" : topSelect.value, known: includeKnown.checked ? "1" : "" }));
   } },
-    element("div", { class: "question" }, fields.map((field) => field.root), element("button", { class: "primary", type: "submit" }, "Ask")),
-    element("div", { class: "choices small" }, element("label", {}, include, " show known facts too"), element("label", {}, "answers: ", many)));
-  const named = [h, r, t].filter((part) => part !== null).length;
-  let answers = named ? element("p", { class: "soft card" }, "Name two of the three, and leave one open.") : null;
-  if (named >= 2) {
+    element("div", { class: "query" }, fields.map((field) => field.root), element("button", { class: "primary", type: "submit" }, "Ask")),
+    element("div", { class: "query-options small" }, element("label", {}, includeKnown, " include known facts"), element("label", {}, "number of answers: ", topSelect)));
+  const filledIn = [h, r, t].filter((part) => part !== null).length;
+  let answers = filledIn ? element("p", { class: "soft card" }, "Fill in two of the three fields and leave one empty.") : null;
+  if (filledIn >= 2) {
     try {
-      const found = await get("predict", { head: h, relation: r, tail: t, top, include_known: known === "1" });
-      say(plural(found.predictions.length, "answer"));
-      answers = card("Answers", "Most probable first. A fact opens its explanation.", found.predictions.length ? growing(found.predictions.map((f) => factRow(f, found.labels, null))) : element("p", { class: "soft" }, "There are none."));
+      const found = await getJson("predict", { head: h, relation: r, tail: t, top, include_known: known === "1" });
+      announce(pluralize(found.predictions.length, "answer"));
+      answers = card("Answers", "Most probable first. Click a fact for its explanation.", found.predictions.length ? expandableList(found.predictions.map((f) => factRow(f, found.labels, null))) : element("p", { class: "soft" }, "No answers."));
     } catch (error) {
-      const instead = (part) => (other) => address("ask", { h, r, t, top, known, [part]: other });
-      const notice = error.status === 404 ? await unknown([["entity", h, instead("h")], ["relation", r, instead("r")], ["entity", t, instead("t")]]) : null;
-      answers = notice ?? problem(error);
+      const urlFor = (part) => (other) => viewUrl("ask", { h, r, t, top, known, [part]: other });
+      const notice = error.status === 404 ? await unknownNameNotice([["entity", h, urlFor("h")], ["relation", r, urlFor("r")], ["entity", t, urlFor("t")]]) : null;
+      answers = notice ?? errorNotice(error);
     }
   }
-  return { title: "Ask", content: [heading("Ask"), element("p", { class: "lead" }, element("span", {}, "Leave open what you want to know: who, to whom, or how they are related.")), form, answers] };
+  return { title: "Ask", content: [heading("Ask"), element("p", { class: "lead" }, element("span", {}, "Fill in two fields. The one that you leave empty is predicted.")), form, answers] };
 }
 
-const problem = (error) => element("section", { class: "card problem", role: "alert" }, element("p", {}, name(error.message || String(error))));
+const errorNotice = (error) => element("section", { class: "card problem", role: "alert" }, element("p", {}, bdi(error.message || String(error))));
 
-// ---- which view an address means, and going there
+// ---- navigation between views
 
-const VIEWS = new Map(Object.entries({ "": home, entity, fact, rules, ask }));
-let turn = 0, depth = 0; // depth: how many of the pages before this one are of this site
+const VIEWS = new Map(Object.entries({ "": homeView, entity: entityView, fact: factView, rules: rulesView, ask: askView }));
+let renderCount = 0, depth = 0; // depth: number of earlier views of this site in the history
 
-async function show() {
+async function render() {
   const [path, query = ""] = location.hash.replace(/^#\/?/, "").split(/\?(.*)/s);
-  const mine = ++turn, loading = document.getElementById("loading");
-  const back = history.state?.y;
+  const current = ++renderCount, loading = document.getElementById("loading");
+  const scrollY = history.state?.y;
   loading.classList.add("on");
-  let made;
+  let result;
   try {
-    if (!VIEWS.has(path)) throw new Error("There is no such page.");
-    made = await VIEWS.get(path)(Object.fromEntries(new URLSearchParams(query)));
+    if (!VIEWS.has(path)) throw new Error("This page does not exist.");
+    result = await VIEWS.get(path)(Object.fromEntries(new URLSearchParams(query)));
   } catch (error) {
-    made = { title: "Problem", content: [heading("This did not work"), problem(error), element("p", {}, element("a", { href: "#/" }, "To the start page"))] };
+    result = { title: "Error", content: [heading("Error"), errorNotice(error), element("p", {}, element("a", { href: "#/" }, "Go to the start page"))] };
   }
-  if (mine !== turn) return; // the reader has gone on meanwhile
+  if (current !== renderCount) return; // another view was opened
   loading.classList.remove("on");
-  document.title = `${made.title.slice(0, 200)} · plogicnet`;
-  view.replaceChildren(...made.content.filter(Boolean));
-  Promise.resolve(made.later).then(() => {
-    if (mine !== turn) return;
+  document.title = `${result.title.slice(0, 200)} · plogicnet`;
+  view.replaceChildren(...result.content.filter(Boolean));
+  Promise.resolve(result.pending).then(() => {
+    if (current !== renderCount) return;
     view.dataset.ready = location.hash;
-    if (back) window.scrollTo(0, back);
+    if (scrollY) window.scrollTo(0, scrollY);
   });
   for (const link of document.querySelectorAll("[data-view]")) {
     if (link.dataset.view === path) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
   view.querySelector("h1")?.focus({ preventScroll: true });
-  window.scrollTo(0, back ?? 0);
+  window.scrollTo(0, scrollY ?? 0);
 }
 
-function go(hash) {
-  if (hash === location.hash) show();
+function navigate(hash) {
+  if (hash === location.hash) render();
   else location.hash = hash;
 }
 
-// ---- the bar at the top, the keyboard, light and dark
+// ---- top bar, keyboard, light and dark
 
 const search = typeahead({
   label: "Search for an entity", kind: "entity", placeholder: "Search for an entity", extra: [element("kbd", { class: "slash", "aria-hidden": "true" }, "/")],
-  chosen: (entry) => { search.clear(); search.input.blur(); go(address("entity", { name: entry })); },
+  onChoose: (entry) => { search.clear(); search.input.blur(); navigate(viewUrl("entity", { name: entry })); },
 });
 document.getElementById("search").append(search.root);
 
@@ -375,24 +376,24 @@ document.getElementById("skip").addEventListener("click", (event) => { event.pre
 
 const root = document.documentElement, theme = document.getElementById("theme");
 const isDark = () => (root.dataset.theme ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
-function stored(value) {
+function storedTheme(value) {
   try { return value === undefined ? localStorage.getItem("theme") : localStorage.setItem("theme", value); } catch { return null; }
 }
-const paint = () => (theme.textContent = isDark() ? "☀" : "☾");
+const updateThemeButton = () => (theme.textContent = isDark() ? "☀" : "☾");
 function switchTheme() {
   root.dataset.theme = isDark() ? "light" : "dark";
-  stored(root.dataset.theme);
-  paint();
+  storedTheme(root.dataset.theme);
+  updateThemeButton();
 }
-if (["light", "dark"].includes(stored())) root.dataset.theme = stored();
+if (["light", "dark"].includes(storedTheme())) root.dataset.theme = storedTheme();
 theme.addEventListener("click", switchTheme);
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", paint);
-paint();
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", updateThemeButton);
+updateThemeButton();
 
-function move(step) {
-  const all = [...view.querySelectorAll("[data-move]")].filter((item) => item.checkVisibility());
-  const at = all.indexOf(document.activeElement);
-  all[at < 0 ? (step > 0 ? 0 : all.length - 1) : Math.max(0, Math.min(all.length - 1, at + step))]?.focus();
+function moveFocus(step) {
+  const items = [...view.querySelectorAll("[data-move]")].filter((item) => item.checkVisibility());
+  const at = items.indexOf(document.activeElement);
+  items[at < 0 ? (step > 0 ? 0 : items.length - 1) : Math.max(0, Math.min(items.length - 1, at + step))]?.focus();
 }
 
 document.addEventListener("keydown", (event) => {
@@ -402,29 +403,29 @@ document.addEventListener("keydown", (event) => {
     if (typing) return event.target.blur();
     if (location.hash.startsWith("#/fact")) {
       const { h } = Object.fromEntries(new URLSearchParams(location.hash.split("?")[1]));
-      return depth ? history.back() : go(address("entity", { name: h }));
+      return depth ? history.back() : navigate(viewUrl("entity", { name: h }));
     }
   }
   if (typing) return;
-  const act = { "/": () => search.input.focus(), "?": () => help.showModal(), g: () => go("#/"), a: () => go("#/ask"), r: () => go("#/rules"), t: switchTheme, ArrowDown: () => move(1), ArrowUp: () => move(-1) }[event.key];
-  if (!act || (event.key.startsWith("Arrow") && !view.querySelector("[data-move]"))) return;
+  const action = { "/": () => search.input.focus(), "?": () => help.showModal(), g: () => navigate("#/"), a: () => navigate("#/ask"), r: () => navigate("#/rules"), t: switchTheme, ArrowDown: () => moveFocus(1), ArrowUp: () => moveFocus(-1) }[event.key];
+  if (!action || (event.key.startsWith("Arrow") && !view.querySelector("[data-move]"))) return;
   event.preventDefault();
-  act();
+  action();
 });
 
 history.scrollRestoration = "manual";
-let still = 0;
+let scrollTimer = 0;
 window.addEventListener("scroll", () => {
-  clearTimeout(still);
-  still = setTimeout(() => history.replaceState({ depth, y: window.scrollY }, ""), 200);
+  clearTimeout(scrollTimer);
+  scrollTimer = setTimeout(() => history.replaceState({ depth, y: window.scrollY }, ""), 200);
 }, { passive: true });
-// A page that is gone back or forward to knows its depth; a new one is one deeper than the last.
-function arrived(fresh) {
-  clearTimeout(still);
-  if (history.state?.depth === undefined) history.replaceState({ depth: fresh }, "");
+// A view that is already in the history keeps its depth; a new view gets `newDepth`.
+function onNavigation(newDepth) {
+  clearTimeout(scrollTimer);
+  if (history.state?.depth === undefined) history.replaceState({ depth: newDepth }, "");
   depth = history.state.depth;
-  show();
+  render();
 }
-window.addEventListener("hashchange", () => arrived(depth + 1));
-if (new URLSearchParams(location.search).has("token")) history.replaceState(history.state, "", `/${location.hash}`); // it is a cookie now
-arrived(0);
+window.addEventListener("hashchange", () => onNavigation(depth + 1));
+if (new URLSearchParams(location.search).has("token")) history.replaceState(history.state, "", `/${location.hash}`); // the token is now in a cookie
+onNavigation(0);

@@ -1,71 +1,71 @@
-// A field that finds names while they are typed: arrows choose, Enter takes, Escape closes.
+// A text field with suggestions: arrows select a name, Enter accepts it, Escape closes the list.
 
-import { count, element, get, name } from "./dom.js";
+import { bdi, element, formatCount, getJson } from "./dom.js";
 
-let fields = 0;
-const DELAY = 90;
+let fieldCount = 0;
+const DELAY_MS = 90;
 
-// `chosen` is called with the name; `value` gives the chosen name, or the text as typed, or null.
-export function typeahead({ label, kind, placeholder, chosen, start = null, extra = [] }) {
-  const id = `field-${++fields}`;
+// `onChoose` is called with the chosen name. `value()` returns the chosen name, the typed text, or null.
+export function typeahead({ label, kind, placeholder, onChoose, start = null, extra = [] }) {
+  const id = `field-${++fieldCount}`;
   const list = element("ul", { id: `${id}-list`, class: "options", role: "listbox", "aria-label": label, hidden: true });
   const input = element("input", {
     id, type: "text", role: "combobox", autocomplete: "off", autocapitalize: "off", spellcheck: "false", dir: "auto",
     placeholder, "aria-expanded": "false", "aria-controls": list.id, "aria-autocomplete": "list", maxlength: "8192",
   });
   const root = element("div", { class: "combo" }, element("label", { for: id }, label), input, extra, list);
-  let taken = start, found = [], answered = null, at = -1, timer = 0, asked = null;
+  let chosen = start, suggestions = [], suggestedFor = null, selected = -1, timer = 0, request = null;
   const typed = () => input.value.trim();
   if (start !== null) input.value = start;
 
   function close() {
     clearTimeout(timer);
-    asked?.abort();
+    request?.abort();
     list.hidden = true;
-    at = -1;
+    selected = -1;
     input.setAttribute("aria-expanded", "false");
     input.removeAttribute("aria-activedescendant");
   }
 
-  function mark(next) {
-    at = next;
-    [...list.children].forEach((option, i) => option.setAttribute("aria-selected", String(i === at)));
-    if (at < 0) return input.removeAttribute("aria-activedescendant");
-    input.setAttribute("aria-activedescendant", list.children[at].id);
-    list.children[at].scrollIntoView({ block: "nearest" });
+  function select(index) {
+    selected = index;
+    [...list.children].forEach((option, i) => option.setAttribute("aria-selected", String(i === selected)));
+    if (selected < 0) return input.removeAttribute("aria-activedescendant");
+    input.setAttribute("aria-activedescendant", list.children[selected].id);
+    list.children[selected].scrollIntoView({ block: "nearest" });
   }
 
-  function take(entry) {
-    taken = entry.name;
+  function choose(entry) {
+    chosen = entry.name;
     input.value = entry.label ?? entry.name;
     close();
-    chosen?.(entry.name);
+    onChoose?.(entry.name);
   }
 
   function show() {
     list.replaceChildren(
-      ...found.map((entry, i) =>
+      ...suggestions.map((entry, i) =>
         element(
           "li",
-          { id: `${id}-${i}`, role: "option", "aria-selected": "false", onpointerdown: (e) => e.preventDefault(), onclick: () => take(entry) },
-          element("span", {}, name(entry.label ?? entry.name), entry.label ? element("span", { class: "soft small" }, name(entry.name)) : null),
-          element("span", { class: "soft small number" }, count(entry.facts)),
+          { id: `${id}-${i}`, role: "option", "aria-selected": "false", onpointerdown: (e) => e.preventDefault(), onclick: () => choose(entry) },
+          element("span", {}, bdi(entry.label ?? entry.name), entry.label ? element("span", { class: "soft small" }, bdi(entry.name)) : null),
+          element("span", { class: "soft small number" }, formatCount(entry.facts)),
         ),
       ),
     );
-    if (!found.length) list.append(element("li", { class: "none" }, "no name like this"));
+    if (!suggestions.length) list.append(element("li", { class: "none" }, "no matching name"));
     list.hidden = false;
     input.setAttribute("aria-expanded", "true");
-    mark(found.length && typed() ? 0 : -1);
+    select(suggestions.length && typed() ? 0 : -1);
   }
 
-  async function ask() {
-    asked?.abort();
-    asked = new AbortController();
+  async function search() {
+    request?.abort();
+    request = new AbortController();
     const text = typed();
     try {
-      found = (await get("search", { q: text, kind }, asked.signal)).names;
-      answered = text;
+      suggestions = (await getJson("search", { q: text, kind }, request.signal)).names;
+      suggestedFor = text;
       if (document.activeElement === input) show();
     } catch (error) {
       if (error.name !== "AbortError") close();
@@ -73,28 +73,28 @@ export function typeahead({ label, kind, placeholder, chosen, start = null, extr
   }
 
   input.addEventListener("input", () => {
-    taken = null;
+    chosen = null;
     clearTimeout(timer);
-    timer = setTimeout(ask, DELAY);
+    timer = setTimeout(search, DELAY_MS);
   });
   input.addEventListener("blur", close);
   input.addEventListener("keydown", async (event) => {
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
     if (step) {
       event.preventDefault();
-      if (list.hidden) return ask();
-      if (found.length) mark(at < 0 && step < 0 ? found.length - 1 : (at + step + found.length) % found.length);
+      if (list.hidden) return search();
+      if (suggestions.length) select(selected < 0 && step < 0 ? suggestions.length - 1 : (selected + step + suggestions.length) % suggestions.length);
     } else if (event.key === "Enter") {
-      // what the list answers may be an earlier text, of which nothing is taken
-      if (!list.hidden && at >= 0 && answered === typed()) {
+      // ignore suggestions for an earlier text
+      if (!list.hidden && selected >= 0 && suggestedFor === typed()) {
         event.preventDefault();
-        take(found[at]);
-      } else if (typed() && taken === null && (chosen || answered !== typed())) {
+        choose(suggestions[selected]);
+      } else if (typed() && chosen === null && (onChoose || suggestedFor !== typed())) {
         event.preventDefault();
         clearTimeout(timer);
-        await ask();
-        if (answered !== typed()) return;
-        if (found.length) take(found[0]);
+        await search();
+        if (suggestedFor !== typed()) return;
+        if (suggestions.length) choose(suggestions[0]);
         else input.form?.requestSubmit();
       }
     } else if (event.key === "Escape" && !list.hidden) {
@@ -104,6 +104,6 @@ export function typeahead({ label, kind, placeholder, chosen, start = null, extr
     }
   });
 
-  const value = () => taken ?? (typed() || null);
-  return { root, input, value, clear: () => { input.value = ""; taken = null; close(); } };
+  const value = () => chosen ?? (typed() || null);
+  return { root, input, value, clear: () => { input.value = ""; chosen = null; close(); } };
 }

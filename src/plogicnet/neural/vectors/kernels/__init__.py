@@ -1,1 +1,1 @@
-"""The GPU's own kernels, in Triton: imported only where a CUDA device is used, or in tests through the interpreter."""
+"""Triton kernels. They are imported only for a CUDA device, or by tests that use Triton's interpreter."""

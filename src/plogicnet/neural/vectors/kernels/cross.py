@@ -1,18 +1,18 @@
-"""Distances of every query to every candidate, forwards and backwards, without the n × m × d differences.
+"""Distances of every query to every candidate, and their gradients, without a tensor of n × m × d differences.
 
-What bounds them is arithmetic: L1 has no way through matrix units. A term |a - b| costs two instructions forwards (a
-subtraction, an addition whose operand takes the absolute value) and two in each of the two gradients, so n · m · d
-terms take at least 6 · n · m · d / (132 · 128 · 1.98e9) s on an H200. A modulus costs one reciprocal root a term and
-kernel besides, of which a multiprocessor makes 16 a clock: that is its bound.
+Arithmetic is the bottleneck, because matrix units cannot compute L1. A term |a - b| costs two instructions in the
+forward pass (a subtraction, and an addition with absolute value) and two in each gradient. On an H200, n · m · d terms
+take at least 6 · n · m · d / (132 · 128 · 1.98e9) s. A modulus also needs one reciprocal root per term and kernel. A
+multiprocessor computes 16 of them per clock, which is the bottleneck of moduli.
 
-Each thread holds a tile of results in registers, so that a loaded number is used many times:
-- forwards 8 queries × 8 candidates (4 for moduli); the loop runs over coordinates, so operands lie transposed
-  (`lay_out`), padded with zeros to whole tiles, and the loop needs no masks. Where tiles are few, coordinates are split
-  among programs.
-- backwards 8 rows × 4 coordinates (2 complex ones); the loop runs over the other side's rows, so operands lie as they
-  are and may be gathered from a table by ids. Each gradient has its own launch of the same kernel: its sums then stay
-  in registers and need no atomic addition among programs, at the price of one more subtraction a term.
-Tiles are three-dimensional, (groups, rows, 32 lanes), because Triton then gives rows to warps and groups to registers.
+Each thread keeps a tile of results in registers, so that a loaded number is used many times:
+- forward: 8 queries × 8 candidates (4 for moduli). The loop runs over coordinates. Operands are transposed (`lay_out`)
+  and padded with zeros to whole tiles, so that the loop needs no masks. If there are few tiles, the coordinates are
+  split among programs.
+- backward: 8 rows × 4 coordinates (2 complex ones). The loop runs over the rows of the other operand. Operands keep
+  their layout and can be gathered from a table by ids. Each gradient is a separate launch of the same kernel. The sums
+  stay in registers and need no atomic addition among programs, at the cost of one more subtraction per term.
+Tiles have three dimensions, (groups, rows, 32 lanes): Triton then assigns rows to warps and groups to registers.
 """
 
 from typing import Any, NamedTuple
@@ -24,12 +24,12 @@ from torch import Tensor
 
 LANES = 32
 ROWS = 64
-"""Rows of a program's tile at most; each warp takes 8."""
+"""Maximum number of rows in a program's tile; each warp processes 8."""
 UNROLL = 4
-FILL = 264
-"""Programs that fill the card: two of 8 warps on each of an H200's 132 multiprocessors."""
+TARGET_PROGRAMS = 264
+"""Programs that fill the GPU: two of 8 warps on each of an H200's 132 multiprocessors."""
 STEEP = tl.constexpr(2.0**60)
-"""From 2⁻⁶⁰ on, STEEP · (a - b) is beyond 1: clamped to [0, 1] it says which is larger, in one instruction."""
+"""STEEP · (a - b) clamped to [0, 1] is 1 if a > b and 0 otherwise, in one instruction, for |a - b| ≥ 2⁻⁶⁰."""
 TINY = tl.constexpr(1e-30)
 
 
@@ -38,21 +38,24 @@ def lay_out_kernel(
     source, ids, out, copy, rows, pad_rows, dim, pad_dim, row_stride,
     PARTS: tl.constexpr, IDS: tl.constexpr, COPY: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
-    """out[b, part, k, i] = source[row i of batch b, part · dim + k], zero in the padding; with COPY the rows too."""
+    """Compute out[b, part, k, i] = source[row i of batch b, part · dim + k], with zero padding.
+
+    With COPY, also copy the rows to `copy`.
+    """
     b = tl.program_id(2) // PARTS
     part = tl.program_id(2) % PARTS
     i = tl.program_id(0) * BLOCK_R + tl.arange(0, BLOCK_R)
     k = tl.program_id(1) * BLOCK_K + tl.arange(0, BLOCK_K)
-    place = (b * rows + i).to(tl.int64)
-    row = place
+    offset = (b * rows + i).to(tl.int64)
+    row = offset
     if IDS:
-        row = tl.load(ids + place, mask=i < rows, other=0).to(tl.int64)
+        row = tl.load(ids + offset, mask=i < rows, other=0).to(tl.int64)
     inside = (i < rows)[:, None] & (k < dim)[None, :]
     tile = tl.load(source + row[:, None] * row_stride + (part * dim + k)[None, :], mask=inside, other=0.0)
     if COPY:
-        tl.store(copy + place[:, None] * row_stride + (part * dim + k)[None, :], tile, mask=inside)
-    place = (tl.program_id(2).to(tl.int64) * pad_dim + k[:, None]) * pad_rows + i[None, :]
-    tl.store(out + place, tl.trans(tile), mask=(k < pad_dim)[:, None] & (i < pad_rows)[None, :])
+        tl.store(copy + offset[:, None] * row_stride + (part * dim + k)[None, :], tile, mask=inside)
+    offset = (tl.program_id(2).to(tl.int64) * pad_dim + k[:, None]) * pad_rows + i[None, :]
+    tl.store(out + offset, tl.trans(tile), mask=(k < pad_dim)[:, None] & (i < pad_rows)[None, :])
 
 
 @triton.jit(do_not_specialize=["pad_columns"])
@@ -60,10 +63,10 @@ def distance_kernel(
     queries, candidates, out, batches, rows, columns, pad_rows, pad_columns, pad_dim, per_split,
     MODULUS: tl.constexpr, ROWS: tl.constexpr, GROUPS: tl.constexpr, UNROLL: tl.constexpr,
 ):  # fmt: skip
-    """out[split, b, i, j] = a split's part of the distance; operands as `lay_out` leaves them.
+    """Compute out[split, b, i, j] = a split's part of the distance, from the operands that `lay_out` writes.
 
-    The columns are two tiles of GROUPS · 32: loads of fewer numbers than threads stay in the layout of the sums and do
-    not go through shared memory. For the same reason pad_columns is kept from being known as a multiple of 16.
+    The columns are two tiles of GROUPS · 32. Loads of fewer numbers than threads keep the layout of the sums and do not
+    use shared memory. For the same reason Triton must not specialise pad_columns as a multiple of 16.
     """
     PARTS: tl.constexpr = 2 if MODULUS else 1
     b = (tl.program_id(2) % batches).to(tl.int64)
@@ -91,9 +94,9 @@ def distance_kernel(
                 total2 += tl.abs(x2)
         at_q += UNROLL * pad_rows
         at_c += UNROLL * pad_columns
-    place = out + (tl.program_id(2).to(tl.int64) * rows + i)[None, :, None] * columns + j[:, None, :]
-    tl.store(place, total, mask=(i < rows)[None, :, None] & (j < columns)[:, None, :])
-    tl.store(place + GROUPS * 32, total2, mask=(i < rows)[None, :, None] & (j + GROUPS * 32 < columns)[:, None, :])
+    target = out + (tl.program_id(2).to(tl.int64) * rows + i)[None, :, None] * columns + j[:, None, :]
+    tl.store(target, total, mask=(i < rows)[None, :, None] & (j < columns)[:, None, :])
+    tl.store(target + GROUPS * 32, total2, mask=(i < rows)[None, :, None] & (j + GROUPS * 32 < columns)[:, None, :])
 
 
 @triton.jit
@@ -102,11 +105,11 @@ def gradient_kernel(
     MODULUS: tl.constexpr, OWN_IDS: tl.constexpr, OTHER_IDS: tl.constexpr, ADD: tl.constexpr, EVEN: tl.constexpr,
     ROWS: tl.constexpr, GROUPS: tl.constexpr, UNROLL: tl.constexpr,
 ):  # fmt: skip
-    """out[split, b, i, :] = Σ_j slope_ij · ∂ distance(own_i, other_j) / ∂ own_i over a split's j.
+    """Compute out[split, b, i, :] = Σ_j slope_ij · ∂ distance(own_i, other_j) / ∂ own_i over the j of a split.
 
-    slope_ij lies at (b · rows · others + i · row_step + j · other_step), so that both gradients read the same array.
-    With ids, operands are rows of a table; with ADD, the sums are added to the rows own_ids of out.
-    EVEN says that rows and others fill their tiles and need no masks.
+    slope_ij is at offset (b · rows · others + i · row_step + j · other_step), so that both gradients read the same
+    array. With ids, operands are rows of a table. With ADD, the sums are added to the rows own_ids of out.
+    EVEN means that rows and others fill their tiles and need no masks.
     """
     PARTS: tl.constexpr = 2 if MODULUS else 1
     width = PARTS * dim
@@ -114,7 +117,7 @@ def gradient_kernel(
     split = tl.program_id(2) // batches
     i = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     k = tl.program_id(1) * (GROUPS * 32) + tl.arange(0, GROUPS)[:, None] * 32 + tl.arange(0, 32)[None, :]
-    # beyond the last row that row is read again, and what comes of it is not stored
+    # rows beyond the last one read the last row, and their results are not stored
     i_read = i if EVEN else tl.minimum(i, rows - 1)
     row = b * rows + i_read
     if OWN_IDS:
@@ -159,29 +162,29 @@ def gradient_kernel(
         total = 2.0 * total - weight[:, None, None]
     inside = (i < rows)[:, None, None] & (k < dim)[None, :, :]
     if ADD:
-        place = out + row[:, None, None] * width + k[None, :, :]
-        tl.atomic_add(place, total, mask=inside, sem="relaxed")
+        target = out + row[:, None, None] * width + k[None, :, :]
+        tl.atomic_add(target, total, mask=inside, sem="relaxed")
         if MODULUS:
-            tl.atomic_add(place + dim, total_y, mask=inside, sem="relaxed")
+            tl.atomic_add(target + dim, total_y, mask=inside, sem="relaxed")
     else:
-        place = out + (tl.program_id(2).to(tl.int64) * rows + i)[:, None, None] * width + k[None, :, :]
-        tl.store(place, total, mask=inside)
+        target = out + (tl.program_id(2).to(tl.int64) * rows + i)[:, None, None] * width + k[None, :, :]
+        tl.store(target, total, mask=inside)
         if MODULUS:
-            tl.store(place + dim, total_y, mask=inside)
+            tl.store(target + dim, total_y, mask=inside)
 
 
-def up(number: int, multiple: int) -> int:
-    """The next multiple.
+def round_up(number: int, multiple: int) -> int:
+    """Round up to the next multiple.
 
     Example:
-        >>> up(5, 4)
+        >>> round_up(5, 4)
         8
     """
     return -(-number // multiple) * multiple
 
 
 def tile_rows(rows: int) -> int:
-    """Rows of a program's tile: a power of two from 8 to `ROWS`.
+    """Return the rows of a program's tile: a power of two from 8 to `ROWS`.
 
     Example:
         >>> tile_rows(1), tile_rows(37), tile_rows(1000)
@@ -190,18 +193,18 @@ def tile_rows(rows: int) -> int:
     return min(ROWS, max(8, int(triton.next_power_of_2(rows))))
 
 
-def splits_of(tiles: int, length: int, shortest: int) -> int:
-    """Into how many pieces a loop is split, so that the card is filled and none is shorter than `shortest`.
+def choose_splits(tiles: int, length: int, min_length: int) -> int:
+    """Return the number of parts to split a loop into: enough to fill the GPU, each of at least `min_length`.
 
     Example:
-        >>> splits_of(tiles=32, length=500, shortest=32), splits_of(tiles=1000, length=500, shortest=32)
+        >>> choose_splits(tiles=32, length=500, min_length=32), choose_splits(tiles=1000, length=500, min_length=32)
         (8, 1)
     """
-    return max(1, min(FILL // max(tiles, 1), length // shortest))
+    return max(1, min(TARGET_PROGRAMS // max(tiles, 1), length // min_length))
 
 
 class Tiling(NamedTuple):
-    """How a kernel's work is cut: rows and groups of a tile, splits of its loop (0: chosen), registers of a thread."""
+    """The tiling of a kernel: rows and groups per tile, splits of its loop (0: automatic), registers per thread."""
 
     tile: int = 0
     groups: int = 0
@@ -213,7 +216,7 @@ AUTO = Tiling()
 
 
 class Forward:
-    """The shapes and buffers of one forward call: the parts of the distances lie in `out`, to be summed over splits.
+    """The shapes and buffers of one forward call. `out` has partial distances, to be summed over splits.
 
     Example:
         >>> call = Forward(batches=1, rows=2, columns=3, dim=5, modulus=False, device=torch.device("cpu"))
@@ -232,14 +235,14 @@ class Forward:
         tiling: Tiling = AUTO,
     ) -> None:
         self.batches, self.rows, self.columns, self.dim, self.modulus = batches, rows, columns, dim, modulus
-        # a thread has 2 · groups columns; twice as many numbers a column for moduli, in the same registers
+        # a thread has 2 · groups columns; moduli need twice as many numbers per column, so half the groups
         self.registers, self.groups = tiling.registers, tiling.groups or (2 if modulus else 4)
         self.tile, wide = tiling.tile or tile_rows(rows), 2 * self.groups * LANES
         self.parts = 2 if modulus else 1
-        self.pad_rows, self.pad_columns = up(rows, max(self.tile, 16)), up(columns, wide)
+        self.pad_rows, self.pad_columns = round_up(rows, max(self.tile, 16)), round_up(columns, wide)
         self.tiles = (-(-rows // self.tile), -(-columns // wide))
-        splits = tiling.splits or splits_of(batches * self.tiles[0] * self.tiles[1], dim, 32)
-        self.per_split = up(-(-dim // splits), UNROLL)
+        splits = tiling.splits or choose_splits(batches * self.tiles[0] * self.tiles[1], dim, 32)
+        self.per_split = round_up(-(-dim // splits), UNROLL)
         self.splits = -(-dim // self.per_split)
         self.pad_dim = self.splits * self.per_split
         self.queries = torch.empty(batches, self.parts, self.pad_dim, self.pad_rows, device=device)
@@ -247,7 +250,7 @@ class Forward:
         self.out = torch.empty(self.splits, batches, rows, columns, device=device)
 
     def lay_out(self, source: Tensor, ids: Tensor | None, out: Tensor, rows: int, copy: Tensor | None = None) -> None:
-        """Transposes rows (of a table, where there are ids) into a buffer of this call, and copies them as they are."""
+        """Transpose rows (with ids, rows of a table) into the buffer `out`. With `copy`, also copy them as they are."""
         pad_rows = out.shape[-1]
         lay_out_kernel[(-(-pad_rows // 64), -(-self.pad_dim // 32), self.batches * self.parts)](
             source, source if ids is None else ids, out, out if copy is None else copy, rows, pad_rows, self.dim,
@@ -256,7 +259,7 @@ class Forward:
         )  # fmt: skip
 
     def distances(self) -> None:
-        """Fills `out` from the transposed operands."""
+        """Fill `out` from the transposed operands."""
         distance_kernel[(*self.tiles, self.splits * self.batches)](
             self.queries, self.candidates, self.out, self.batches, self.rows, self.columns, self.pad_rows,
             self.pad_columns, self.pad_dim, self.per_split, MODULUS=self.modulus, ROWS=self.tile, GROUPS=self.groups,
@@ -265,7 +268,7 @@ class Forward:
 
 
 class Backward:
-    """The shapes of one gradient: Σ_j slope_ij · ∂ distance(own_i, other_j) / ∂ own_i, in parts to be summed.
+    """The shapes of one gradient, Σ_j slope_ij · ∂ distance(own_i, other_j) / ∂ own_i, in parts to be summed.
 
     Example:
         >>> Backward(batches=1, rows=2, others=3, dim=5, modulus=False).splits
@@ -277,14 +280,14 @@ class Backward:
         self.registers, self.groups = tiling.registers, tiling.groups or (2 if modulus else 4)
         self.tile = tiling.tile or tile_rows(rows)
         self.tiles = (-(-rows // self.tile), -(-dim // (self.groups * LANES)))
-        splits = tiling.splits or splits_of(batches * self.tiles[0] * self.tiles[1], others, 32)
-        self.per_split = up(-(-others // splits), UNROLL)
+        splits = tiling.splits or choose_splits(batches * self.tiles[0] * self.tiles[1], others, 32)
+        self.per_split = round_up(-(-others // splits), UNROLL)
         self.splits = -(-others // self.per_split)
 
     def __call__(
         self, own: Tensor, other: Tensor, slope: Tensor, steps: tuple[int, int], out: Tensor, ids: Tensor | None = None
     ) -> None:
-        """Fills `out` (splits, batches, rows, width); with ids, of these rows of a table, and adds to `out`."""
+        """Fill `out` (splits, batches, rows, width). With ids, `own` is a table, and add to these rows of `out`."""
         gradient_kernel[(*self.tiles, self.splits * self.batches)](
             own, own if ids is None else ids, other, other, slope, out, self.batches, self.rows, self.others, self.dim,
             *steps, self.per_split, MODULUS=self.modulus, OWN_IDS=ids is not None, OTHER_IDS=False,
@@ -294,11 +297,11 @@ class Backward:
 
 
 class Cross(torch.autograd.Function):
-    """Distances (batches, n, d) × (batches, m, d) → (batches, n, m), with their gradients."""
+    """Distances (batches, n, d) × (batches, m, d) → (batches, n, m), with gradients."""
 
     @staticmethod
     def forward(ctx: Any, queries: Tensor, candidates: Tensor, modulus: bool) -> Tensor:
-        """Lays out, compares, sums the splits."""
+        """Compute the distances and sum the splits."""
         batches, rows, width = queries.shape
         columns, dim = candidates.shape[1], width // (2 if modulus else 1)
         ctx.save_for_backward(queries, candidates)
@@ -313,7 +316,7 @@ class Cross(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, slope: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
-        """The two gradients, each where it is needed."""
+        """Compute the gradients that are needed."""
         queries, candidates = ctx.saved_tensors
         (batches, rows, width), columns = queries.shape, candidates.shape[1]
         dim, slope = width // (2 if ctx.modulus else 1), slope.contiguous()
@@ -340,7 +343,7 @@ def _cross(queries: Tensor, candidates: Tensor, modulus: bool) -> Tensor:
 
 
 def l1_cross(queries: Tensor, candidates: Tensor) -> Tensor:
-    """‖q - c‖₁ of every query with every candidate: (..., n, d) and (..., m, d) give (..., n, m), in float32.
+    """Return ‖q - c‖₁ of every query and candidate: (..., n, d) and (..., m, d) give (..., n, m), in float32.
 
     Example:
         >>> device = "cuda" if torch.cuda.is_available() else "cpu"  # a CPU needs TRITON_INTERPRET=1
@@ -351,7 +354,7 @@ def l1_cross(queries: Tensor, candidates: Tensor) -> Tensor:
 
 
 def modulus_cross(queries: Tensor, candidates: Tensor) -> Tensor:
-    """Σ |q_k - c_k| over complex coordinates: as `l1_cross`, for vectors whose second half is imaginary.
+    """Return Σ |q_k - c_k| over complex coordinates; vectors have real parts first, then imaginary parts.
 
     Example:
         >>> device = "cuda" if torch.cuda.is_available() else "cpu"  # a CPU needs TRITON_INTERPRET=1

@@ -1,20 +1,20 @@
-"""A whole training step by the sampled recipe on the device: drawn, scored, learned from, replayed as a CUDA graph.
+"""Fused training steps of the sampled recipe: draw, score, backpropagate and update on the GPU, as one CUDA graph.
 
-The mathematics is that of sampling.py, loss.py and vector_model.py; only the random numbers are others, since they are
-made on the device from (seed, step) alone, by counters. The step's number lies in device memory and the learning rates
-in a table beside it, so that one captured graph serves every step.
+The mathematics is that of sampling.py, loss.py and model.py. Only the random numbers differ: a counter-based generator
+computes them on the device from seed and step. The step number is in device memory and the learning rates are in a
+table there, so that one captured graph serves every step.
 
-Adam moves every row at every step, for its moments outlast its gradient. But a row that nobody reads may wait: its
-updates are put off until a step draws it, and then made one after the other, in registers, with the rates of the steps
-that they belong to. The L3 penalty moves every row at every step too, but by that row alone: its part of the gradient
-is made there as well. Nothing else changes; `flush` brings all rows up to date, for whoever reads the tables.
+Adam changes every row at every step, because its moments outlast the gradient. Updates of a row are deferred until a
+step draws the row. They are then applied in order, in registers, with the learning rates of their steps. The L3 penalty
+also changes every row at every step, but its gradient depends only on that row. It is therefore computed in the same
+loop. `flush` applies all pending updates before the tables are read. The result is the same as without deferring.
 
-The floor of a step, in bytes (w the width of an entity's vector, f = 4 bytes a number):
-- bringing up to date the rows that a step draws moves 8 · f · w a row (vector, both moments and the gradient, read and
-  written): 132 MB at WN18RR's 8,250 distinct rows of 500, 0.03 ms at 4.3 TB/s. Over all 40,943 it was 0.11 ms.
-- negatives: each row read once to lay it out and written transposed (2 · f · w), read again by the two gradients (from
-  the L2 cache if it holds them), and its gradient added (f · w): about 16 MB a pass at 8 × 1024 × 500.
-- arithmetic as cross.py says: 6 instructions a term, 0.05 ms at 512 × 1024 × 500.
+Lower bound of a step, in bytes (w is the width of an entity vector, f = 4 bytes per number):
+- pending updates of the drawn rows: 8 · f · w per row (read and write the vector, both moments and the gradient). With
+  WN18RR's 8,250 distinct rows of 500 this is 132 MB, 0.03 ms at 4.3 TB/s. For all 40,943 rows it was 0.11 ms.
+- negatives: read each row once and write it transposed (2 · f · w), read it again for both gradients (from the L2
+  cache if it fits), and add its gradient (f · w). This is about 16 MB per pass at 8 × 1024 × 500.
+- arithmetic: 6 instructions per term (see cross.py), 0.05 ms at 512 × 1024 × 500.
 """
 
 import math
@@ -35,42 +35,43 @@ from plogicnet.neural.vectors.settings import VectorSettings
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
 L1, MODULUS, REAL, COMPLEX = (tl.constexpr(kind) for kind in range(4))
 KINDS = {"TransE": L1, "RotatE": MODULUS, "DistMult": REAL, "ComplEx": COMPLEX}
-"""How a model's vectors are compared: by a distance, or from 2 on by a product; odd ones are of complex numbers."""
+"""How a model compares vectors: 0 and 1 are distances, 2 and 3 are products; odd kinds have complex vectors."""
 
 
 @triton.jit
-def mixed(x):
-    """A number's bits well stirred (an integer hash)."""
+def hash_bits(x):
+    """Hash integers by mixing their bits."""
     x = (x ^ (x >> 16)) * 0x7FEB352D
     x = (x ^ (x >> 15)) * 0x846CA68B
     return x ^ (x >> 16)
 
 
 @triton.jit
-def shuffled_once(x, k0, k1, k2, k3, high, low):
-    """A keyed bijection of the numbers of high + low bits: a Feistel network, whose every round can be undone."""
+def permute(x, k0, k1, k2, k3, high, low):
+    """Apply a keyed bijection of the integers with high + low bits, a Feistel network."""
     mask = (1 << high) - 1
     mask_low = (1 << low) - 1
     left = x >> low
     right = x & mask_low
     for r in tl.static_range(2):
-        left = left ^ (mixed(right + k0 + r) & mask)
-        right = right ^ (mixed(left + k1 + r) & mask_low)
-        left = left ^ (mixed(right + k2 + r) & mask)
-        right = right ^ (mixed(left + k3 + r) & mask_low)
+        left = left ^ (hash_bits(right + k0 + r) & mask)
+        right = right ^ (hash_bits(left + k1 + r) & mask_low)
+        left = left ^ (hash_bits(right + k2 + r) & mask)
+        right = right ^ (hash_bits(left + k3 + r) & mask_low)
     return (left << low) | right
 
 
 @triton.jit
 def draw_kernel(
-    step, positives, weights, ranges, rows, relation, weight, low, high, since, since_relation, brought,
-    brought_relation, seed, examples, entities, size, slots, drawn, high_bits, low_bits,
+    step, positives, weights, ranges, rows, relation, weight, low, high, since, since_relation, applied,
+    applied_relation, seed, examples, entities, size, slots, drawn, high_bits, low_bits,
     POSITIVE_PROGRAMS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """One step's positives (shuffled passes, tail and head queries in turn) and its negatives.
+    """Draw one step's positives (from shuffled epochs, with tail and head queries in turn) and negatives.
 
-    rows holds the known entities, the answers and the negatives, one after the other. Each place says that its row is
-    brought to this step and notes in `since` to which it had been: of a row's places one alone finds it behind.
+    `rows` contains the known entities, then the answers, then the negatives. For each entry, an atomic exchange sets
+    `applied` of its row to this step and stores the previous value in `since`. If a row has several entries, only one
+    of them gets the old value, so that its pending updates are applied once.
     """
     t = tl.load(step)
     now = t.to(tl.int32)
@@ -82,53 +83,53 @@ def draw_kernel(
         number = (at // examples).to(tl.int32)
         zero = slot * 0
         k0, k1, k2, k3 = tl.philox(seed, number, zero + (2 + side).to(tl.int32), zero, zero)
-        x = shuffled_once((at % examples).to(tl.uint32), k0, k1, k2, k3, high_bits, low_bits)
-        # the bijection is of a power of two: numbers beyond the examples walk on till they come back among them
+        x = permute((at % examples).to(tl.uint32), k0, k1, k2, k3, high_bits, low_bits)
+        # the bijection is on a power of two: apply it again to numbers beyond the examples until they are in range
         while tl.max((x.to(tl.int64) >= examples).to(tl.int32), 0) > 0:
-            x = tl.where(x.to(tl.int64) >= examples, shuffled_once(x, k0, k1, k2, k3, high_bits, low_bits), x)
-        real = slot < size
-        example = tl.where(real, x.to(tl.int64), 0)
+            x = tl.where(x.to(tl.int64) >= examples, permute(x, k0, k1, k2, k3, high_bits, low_bits), x)
+        filled = slot < size
+        example = tl.where(filled, x.to(tl.int64), 0)
         inside = slot < slots
         first = tl.load(positives + example * 3, mask=inside, other=0)
-        between = tl.load(positives + example * 3 + 1, mask=inside, other=0)
+        relation_ids = tl.load(positives + example * 3 + 1, mask=inside, other=0)
         last = tl.load(positives + example * 3 + 2, mask=inside, other=0)
-        given = tl.where(side == 0, first, last)
-        asked = tl.where(side == 0, last, first)
-        tl.store(rows + slot, given, mask=inside)
-        tl.store(rows + slots + slot, asked, mask=inside)
-        tl.store(relation + slot, between, mask=inside)
-        tl.store(since + slot, tl.atomic_xchg(brought + given, now, mask=inside, sem="relaxed"), mask=inside)
-        tl.store(since + slots + slot, tl.atomic_xchg(brought + asked, now, mask=inside, sem="relaxed"), mask=inside)
-        was = tl.atomic_xchg(brought_relation + between, now, mask=inside, sem="relaxed")
+        known = tl.where(side == 0, first, last)
+        answer = tl.where(side == 0, last, first)
+        tl.store(rows + slot, known, mask=inside)
+        tl.store(rows + slots + slot, answer, mask=inside)
+        tl.store(relation + slot, relation_ids, mask=inside)
+        tl.store(since + slot, tl.atomic_xchg(applied + known, now, mask=inside, sem="relaxed"), mask=inside)
+        tl.store(since + slots + slot, tl.atomic_xchg(applied + answer, now, mask=inside, sem="relaxed"), mask=inside)
+        was = tl.atomic_xchg(applied_relation + relation_ids, now, mask=inside, sem="relaxed")
         tl.store(since_relation + slot, was, mask=inside)
-        tl.store(weight + slot, tl.where(real, tl.load(weights + example, mask=inside, other=0.0), 0.0), mask=inside)
+        tl.store(weight + slot, tl.where(filled, tl.load(weights + example, mask=inside, other=0.0), 0.0), mask=inside)
         bounds = ranges + (side * examples + example) * 2
         tl.store(low + slot, tl.load(bounds, mask=inside, other=0), mask=inside)
         tl.store(high + slot, tl.load(bounds + 1, mask=inside, other=0), mask=inside)
     else:
-        place = (pid - POSITIVE_PROGRAMS) * BLOCK + tl.arange(0, BLOCK)
-        zero = place * 0
-        bits, _, _, _ = tl.philox(seed, place, zero + 1, zero + now, zero)
+        index = (pid - POSITIVE_PROGRAMS) * BLOCK + tl.arange(0, BLOCK)
+        zero = index * 0
+        bits, _, _, _ = tl.philox(seed, index, zero + 1, zero + now, zero)
         entity = ((bits.to(tl.uint64) * entities) >> 32).to(tl.int32)
-        inside = place < drawn
-        after = 2 * slots + place
-        tl.store(rows + after, entity, mask=inside)
-        tl.store(since + after, tl.atomic_xchg(brought + entity, now, mask=inside, sem="relaxed"), mask=inside)
+        inside = index < drawn
+        entry = 2 * slots + index
+        tl.store(rows + entry, entity, mask=inside)
+        tl.store(since + entry, tl.atomic_xchg(applied + entity, now, mask=inside, sem="relaxed"), mask=inside)
 
 
 @triton.jit
 def query_kernel(
-    step, entity, relation, known, between, query, phase,
+    step, entity, relation, known, relation_ids, query, phase,
     KIND: tl.constexpr, DIM: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Rows of queries: h + r or t - r; h · r; complex ones times the relation (of modulus one) or its conjugate."""
+    """Compute query vectors: h + r or t - r; h · r; or complex products with the relation or its conjugate."""
     PAIRED: tl.constexpr = KIND % 2 == 1
     slot = tl.program_id(0)
     k = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside = k < DIM
     sign = tl.where(tl.load(step) % 2 == 0, 1.0, -1.0)
     row = tl.load(known + slot).to(tl.int64) * (2 * DIM if PAIRED else DIM)
-    row_r = tl.load(between + slot).to(tl.int64) * (2 * DIM if KIND == COMPLEX else DIM)
+    row_r = tl.load(relation_ids + slot).to(tl.int64) * (2 * DIM if KIND == COMPLEX else DIM)
     x = tl.load(entity + row + k, mask=inside, other=0.0)
     r = tl.load(relation + row_r + k, mask=inside, other=0.0)
     if PAIRED:
@@ -149,20 +150,21 @@ def query_kernel(
 
 @triton.jit
 def softplus(x):
-    """log(1 + exp(x)), for any x."""
+    """Return log(1 + exp(x)) without overflow."""
     return tl.maximum(x, 0.0) + tl.log(1.0 + tl.exp(-tl.abs(x)))
 
 
 @triton.jit
 def loss_kernel(
     parts, query, entity, answer, weight, low, high, answers, negative, slope, slope_positive, losses,
-    gamma, temperature, slots, share, columns, splits,
+    gamma, temperature, slots, chunk_size, columns, splits,
     KIND: tl.constexpr, DIM: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_B: tl.constexpr,
 ):  # fmt: skip
-    """One positive's loss and the loss's slope in each distance or product; known positives among negatives count not.
+    """Compute one positive's loss and the loss's slope (derivative) with respect to each distance or product.
 
-    The slope in a score is f · a_j · σ(s_j) for a negative of adversarial weight a_j, and -f · σ(-s) for the positive,
-    where f is half the positive's share of the batch's weight; in a distance it is minus that.
+    Negatives that are positives are ignored. The slope with respect to a score is f · a_j · σ(s_j) for a negative of
+    adversarial weight a_j, and -f · σ(-s) for the positive, where f is half the positive's share of the batch's weight.
+    The slope with respect to a distance has the opposite sign.
     """
     PAIRED: tl.constexpr = KIND % 2 == 1
     PRODUCT: tl.constexpr = KIND >= 2
@@ -203,8 +205,8 @@ def loss_kernel(
     if not PRODUCT:
         score = gamma - score
 
-    # the query's answers among the examples lie sorted in answers[low:high]
-    wanted = tl.load(negative + (slot // share) * columns + j, mask=inside, other=-1)
+    # binary search: the query's known answers are sorted in answers[low:high]
+    candidate = tl.load(negative + (slot // chunk_size) * columns + j, mask=inside, other=-1)
     start = tl.load(low + slot)
     end = tl.load(high + slot)
     left = tl.zeros((BLOCK_N,), tl.int32) + start
@@ -212,18 +214,18 @@ def loss_kernel(
     length = end - start
     while length > 0:
         middle = (left + right) // 2
-        open_ = left < right
-        before = open_ & (tl.load(answers + middle, mask=open_, other=0) < wanted)
+        searching = left < right
+        before = searching & (tl.load(answers + middle, mask=searching, other=0) < candidate)
         left = tl.where(before, middle + 1, left)
-        right = tl.where(open_ & ~before, middle, right)
+        right = tl.where(searching & ~before, middle, right)
         length = length // 2
-    found = (left < end) & (tl.load(answers + left, mask=left < end, other=-1) == wanted)
-    usable = inside & ~found
+    is_positive = (left < end) & (tl.load(answers + left, mask=left < end, other=-1) == candidate)
+    usable = inside & ~is_positive
 
-    heat = tl.where(usable, temperature * score, float("-inf"))
-    hottest = tl.max(heat, 0)
-    hottest = tl.where(hottest == float("-inf"), 0.0, hottest)
-    adversarial = tl.where(usable, tl.exp(heat - hottest), 0.0)
+    logit = tl.where(usable, temperature * score, float("-inf"))
+    max_logit = tl.max(logit, 0)
+    max_logit = tl.where(max_logit == float("-inf"), 0.0, max_logit)
+    adversarial = tl.where(usable, tl.exp(logit - max_logit), 0.0)
     adversarial = adversarial / tl.maximum(tl.sum(adversarial, 0), 1e-30)
     sigmoid = 1.0 / (1.0 + tl.exp(-score))
     tl.store(slope + slot.to(tl.int64) * columns + j, OF_SCORE * f * adversarial * sigmoid, mask=inside)
@@ -233,12 +235,12 @@ def loss_kernel(
 
 
 @triton.jit
-def spread_kernel(
-    step, parts, query, entity, relation, known, between, answer, weight, slope_positive,
+def scatter_kernel(
+    step, parts, query, entity, relation, known, relation_ids, answer, weight, slope_positive,
     d_entity, d_relation, slots, splits, phase,
     KIND: tl.constexpr, DIM: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Sums a query's gradient, adds the positive's, and adds all to the rows of known entity, relation and answer."""
+    """Sum each query's gradients and add them to the rows of its known entity, relation and answer."""
     PAIRED: tl.constexpr = KIND % 2 == 1
     PRODUCT: tl.constexpr = KIND >= 2
     WIDTH: tl.constexpr = 2 * DIM if PAIRED else DIM
@@ -249,14 +251,14 @@ def spread_kernel(
         sign = tl.where(tl.load(step) % 2 == 0, 1.0, -1.0)
         g = tl.load(slope_positive + slot)
         row = tl.load(known + slot).to(tl.int64) * WIDTH
-        row_r = tl.load(between + slot).to(tl.int64) * (2 * DIM if KIND == COMPLEX else DIM)
+        row_r = tl.load(relation_ids + slot).to(tl.int64) * (2 * DIM if KIND == COMPLEX else DIM)
         row_a = tl.load(answer + slot).to(tl.int64) * WIDTH
         q = tl.load(query + slot * WIDTH + k, mask=inside, other=0.0)
         a = tl.load(entity + row_a + k, mask=inside, other=0.0)
         if PAIRED:
             q_y = tl.load(query + slot * WIDTH + DIM + k, mask=inside, other=0.0)
             a_y = tl.load(entity + row_a + DIM + k, mask=inside, other=0.0)
-        # (x, y): the gradient of the query; the answer's is minus it, or the query itself for products
+        # (x, y) is the gradient of the query; the answer's is its negative for distances, g · query for products
         if PRODUCT:
             x = g * a
             to_answer = g * q
@@ -309,27 +311,27 @@ def spread_kernel(
 
 
 @triton.jit
-def moved(p, m, v, rates, step, EPSILON: tl.constexpr):
-    """Vectors after Adam's update of a step, whose moments these are."""
+def adam_step(p, m, v, rates, step, EPSILON: tl.constexpr):
+    """Return the vectors after Adam's update of a step with these moments."""
     return p - tl.load(rates + step * 2) * m / (tl.sqrt(v) * tl.load(rates + step * 2 + 1) + EPSILON)
 
 
 @triton.jit
-def bring_kernel(
+def apply_pending_kernel(
     step, rates, table, gradient, mean, square, rows, since, penalty,
     ROWS: tl.constexpr, PENALTY: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr,
     BETA1: tl.constexpr, BETA2: tl.constexpr, EPSILON: tl.constexpr,
 ):  # fmt: skip
-    """Adam's updates of one row (of the place's row, with ROWS) from the step in `since` on, up to the present step.
+    """Apply Adam's pending updates to one row (with ROWS, to row rows[i]), from step `since` up to the current step.
 
-    Only the first of them has a gradient from examples, which is then set to zero again: a row is brought to the step
-    that draws it, so what gradient it has is that step's. All have the penalty's, of penalty · |p|³ at each coordinate.
+    Only the first update has a gradient from examples, because every draw of a row first applies its pending updates.
+    That gradient is then set to zero. All updates have the gradient of the penalty, penalty · |p|³ per coordinate.
     """
-    place = tl.program_id(0)
+    index = tl.program_id(0)
     now = tl.load(step).to(tl.int32)
-    behind = tl.load(since + place)
-    row = tl.load(rows + place) if ROWS else place
-    if behind < now:
+    first_pending = tl.load(since + index)
+    row = tl.load(rows + index) if ROWS else index
+    if first_pending < now:
         k = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
         inside = k < WIDTH
         at = row.to(tl.int64) * WIDTH + k
@@ -342,27 +344,27 @@ def bring_kernel(
             g += 3.0 * penalty * p * tl.abs(p)
         m = BETA1 * m + (1.0 - BETA1) * g
         v = BETA2 * v + (1.0 - BETA2) * g * g
-        p = moved(p, m, v, rates, behind, EPSILON)
-        for missed in range(behind + 1, now):
+        p = adam_step(p, m, v, rates, first_pending, EPSILON)
+        for missed in range(first_pending + 1, now):
             m = BETA1 * m
             v = BETA2 * v
             if PENALTY:
                 g = 3.0 * penalty * p * tl.abs(p)
                 m += (1.0 - BETA1) * g
                 v += (1.0 - BETA2) * g * g
-            p = moved(p, m, v, rates, missed, EPSILON)
+            p = adam_step(p, m, v, rates, missed, EPSILON)
         tl.store(mean + at, m, mask=inside)
         tl.store(square + at, v, mask=inside)
         tl.store(table + at, p, mask=inside)
 
 
 class FusedSteps:
-    """Tables, moments, buffers and kernels of a training: the steps of `plogicnet.neural.optimization` on a GPU.
+    """A `Stepper` with fused kernels on a GPU.
 
     Attributes:
-        entity, relation: the tables, updated in place; a row that waits for its updates has them after `settle`.
-        moments: Adam's, by name: what a checkpoint needs besides the tables and the step.
-        step: the number of the next step, on the device.
+        entity, relation: the tables, updated in place; `flush` applies pending updates.
+        moments: Adam's moments by name; a checkpoint saves them with the tables and the step.
+        number: the index of the next step, as a tensor on the device.
     """
 
     def __init__(
@@ -372,39 +374,39 @@ class FusedSteps:
         self.settings, self.entity, self.relation, self.kind = s, entity, relation, KINDS[s.model]
         self.seed = seed & (2**31 - 1)
         self.size = min(s.batch, len(examples.positives))
-        self.share = min(s.share_negatives, self.size)
-        self.chunks = -(-self.size // self.share)
-        self.slots = self.chunks * self.share
+        self.chunk_size = min(s.share_negatives, self.size)
+        self.chunks = -(-self.size // self.chunk_size)
+        self.slots = self.chunks * self.chunk_size
         self.block = min(1024, int(triton.next_power_of_2(s.dim)))
-        self.of_rows = (self.slots, -(-s.dim // self.block))
+        self.row_grid = (self.slots, -(-s.dim // self.block))
         self.phase = math.pi * s.dim / (s.gamma + 2.0)
         self.graph: Any = None
         self.number = torch.zeros(1, dtype=torch.int64, device=device)
         self.rates = torch.from_numpy(_rates(s)).to(device)
         self._load(examples)
         tables = {"entity": entity, "relation": relation}
-        self.moments = {f"{k}.{of}": torch.zeros_like(v) for k, v in tables.items() for of in ("mean", "square")}
+        self.moments = {f"{k}.{name}": torch.zeros_like(v) for k, v in tables.items() for name in ("mean", "square")}
         self.d_entity, self.d_relation = torch.zeros_like(entity), torch.zeros_like(relation)
 
-        def whole(*shape: int) -> Tensor:
+        def ints(*shape: int) -> Tensor:
             return torch.zeros(shape, dtype=torch.int32, device=device)
 
-        def real(*shape: int) -> Tensor:
+        def floats(*shape: int) -> Tensor:
             return torch.zeros(shape, device=device)
 
-        self.between, self.low, self.high = whole(self.slots), whole(self.slots), whole(self.slots)
-        self.rows = whole(2 * self.slots + self.chunks * s.negatives)
+        self.relation_ids, self.low, self.high = ints(self.slots), ints(self.slots), ints(self.slots)
+        self.rows = ints(2 * self.slots + self.chunks * s.negatives)
         self.known, self.answer = self.rows[: self.slots], self.rows[self.slots : 2 * self.slots]
         self.negative = self.rows[2 * self.slots :].view(self.chunks, s.negatives)
-        self.brought, self.brought_relation = whole(len(entity)), whole(len(relation))
-        self.since, self.since_relation = whole(len(self.rows)), whole(self.slots)
-        self.weight, self.slope_positive, self.losses = real(self.slots), real(self.slots), real(self.slots)
-        self.query, self.slope = real(self.slots, entity.shape[1]), real(self.slots, s.negatives)
-        make = Distances if s.model in ("TransE", "RotatE") else Products
-        self.comparison = make(entity, self.negative, self.query, self.slope, self.d_entity, s.model == "RotatE")
+        self.applied, self.applied_relation = ints(len(entity)), ints(len(relation))
+        self.since, self.since_relation = ints(len(self.rows)), ints(self.slots)
+        self.weight, self.slope_positive, self.losses = floats(self.slots), floats(self.slots), floats(self.slots)
+        self.query, self.slope = floats(self.slots, entity.shape[1]), floats(self.slots, s.negatives)
+        comparison = Distances if s.model in ("TransE", "RotatE") else Products
+        self.comparison = comparison(entity, self.negative, self.query, self.slope, self.d_entity, s.model == "RotatE")
 
     def _load(self, examples: Examples) -> None:
-        """The examples on the device; for each and each side the range of its query's answers among them, sorted."""
+        """Copy the examples to the device, with the range of each query's sorted known answers."""
         device, n, entities = self.entity.device, len(examples.positives), len(self.entity)
         weights = examples.weights * subsampling_weights(examples.positives)
         self.examples = n
@@ -412,9 +414,9 @@ class FusedSteps:
         self.weights = torch.from_numpy(weights.astype(np.float32)).to(device)
         h, r, t = torch.from_numpy(examples.positives.copy()).to(device).unbind(1)
         ranges, answers = [], []
-        for side, (given, asked) in enumerate([(h, t), (t, h)]):
-            query = r * entities + given
-            keys = torch.sort(query * entities + asked)[0]
+        for side, (known, answer) in enumerate([(h, t), (t, h)]):
+            query = r * entities + known
+            keys = torch.sort(query * entities + answer)[0]
             queries = keys // entities
             bounds = [torch.searchsorted(queries, query, right=right) for right in (False, True)]
             ranges.append(torch.stack(bounds, 1) + side * n)
@@ -423,87 +425,87 @@ class FusedSteps:
         self.answers = torch.cat(answers).to(torch.int32)
 
     def draw(self) -> None:
-        """Draws the batch of the present step."""
+        """Draw the batch of the current step."""
         block = 128
         programs, drawn = -(-self.slots // block), self.negative.numel()
         bits = max(2, (self.examples - 1).bit_length())
         draw_kernel[(programs + -(-drawn // block),)](
-            self.number, self.positives, self.weights, self.ranges, self.rows, self.between, self.weight, self.low,
-            self.high, self.since, self.since_relation, self.brought, self.brought_relation, self.seed, self.examples,
+            self.number, self.positives, self.weights, self.ranges, self.rows, self.relation_ids, self.weight, self.low,
+            self.high, self.since, self.since_relation, self.applied, self.applied_relation, self.seed, self.examples,
             len(self.entity), self.size, self.slots, drawn, bits // 2, bits - bits // 2, POSITIVE_PROGRAMS=programs,
             BLOCK=block, num_warps=4,
         )  # fmt: skip
 
-    def learn(self) -> None:
-        """Adds the gradients of the drawn batch's loss to `d_entity` and `d_relation`."""
-        of = self.comparison
-        before = (self.make_queries, of.lay_out, of.compare, self.weigh)
-        for part in (*before, of.learn_queries, of.learn_negatives, self.spread):
+    def compute_gradients(self) -> None:
+        """Add the gradients of the drawn batch's loss to `d_entity` and `d_relation`."""
+        comparison = self.comparison
+        forward = (self.make_queries, comparison.lay_out, comparison.compare, self.compute_loss)
+        for part in (*forward, comparison.query_gradients, comparison.negative_gradients, self.scatter_gradients):
             part()
 
     def make_queries(self) -> None:
-        """The query vectors."""
-        query_kernel[self.of_rows](
-            self.number, self.entity, self.relation, self.known, self.between, self.query, self.phase,
+        """Compute the query vectors."""
+        query_kernel[self.row_grid](
+            self.number, self.entity, self.relation, self.known, self.relation_ids, self.query, self.phase,
             KIND=self.kind, DIM=self.settings.dim, BLOCK=self.block, num_warps=4,
         )  # fmt: skip
 
-    def weigh(self) -> None:
-        """The loss and its slope in each distance or product."""
+    def compute_loss(self) -> None:
+        """Compute the loss and its slope with respect to each distance or product."""
         s = self.settings
         loss_kernel[(self.slots,)](
             self.comparison.out, self.query, self.entity, self.answer, self.weight, self.low, self.high, self.answers,
             self.negative, self.slope, self.slope_positive, self.losses, s.gamma, s.adversarial_temperature,
-            self.slots, self.share, s.negatives, len(self.comparison.out), KIND=self.kind, DIM=s.dim,
+            self.slots, self.chunk_size, s.negatives, len(self.comparison.out), KIND=self.kind, DIM=s.dim,
             BLOCK_K=self.block, BLOCK_N=int(triton.next_power_of_2(s.negatives)), BLOCK_B=1024, num_warps=4,
         )  # fmt: skip
 
-    def spread(self) -> None:
-        """The queries' gradients and the positives', added to the rows of known entities, relations and answers."""
-        spread_kernel[self.of_rows](
-            self.number, self.comparison.d_query, self.query, self.entity, self.relation, self.known, self.between,
+    def scatter_gradients(self) -> None:
+        """Add the gradients of queries and positives to the rows of known entities, relations and answers."""
+        scatter_kernel[self.row_grid](
+            self.number, self.comparison.d_query, self.query, self.entity, self.relation, self.known, self.relation_ids,
             self.answer, self.weight, self.slope_positive, self.d_entity, self.d_relation, self.slots,
             len(self.comparison.d_query), self.phase, KIND=self.kind, DIM=self.settings.dim, BLOCK=self.block,
             num_warps=4,
         )  # fmt: skip
 
-    def bring(self) -> None:
-        """Brings the drawn rows to the present step."""
-        self._bring("entity", self.rows, self.since)
-        self._bring("relation", self.between, self.since_relation)
+    def apply_pending(self) -> None:
+        """Apply the pending updates of the drawn rows."""
+        self._apply_pending("entity", self.rows, self.since)
+        self._apply_pending("relation", self.relation_ids, self.since_relation)
 
     def flush(self) -> None:
-        """Brings all rows to the present step."""
-        for name, brought in (("entity", self.brought), ("relation", self.brought_relation)):
-            self._bring(name, None, brought)
-            brought.copy_(self.number)
+        """Apply the pending updates of all rows."""
+        for name, applied in (("entity", self.applied), ("relation", self.applied_relation)):
+            self._apply_pending(name, None, applied)
+            applied.copy_(self.number)
 
-    def _bring(self, name: str, rows: Tensor | None, since: Tensor) -> None:
+    def _apply_pending(self, name: str, rows: Tensor | None, since: Tensor) -> None:
         table, gradient = (self.entity, self.d_entity) if name == "entity" else (self.relation, self.d_relation)
         width = table.shape[1]
         block = min(1024, int(triton.next_power_of_2(width)))
-        bring_kernel[(len(since), -(-width // block))](
+        apply_pending_kernel[(len(since), -(-width // block))](
             self.number, self.rates, table, gradient, self.moments[f"{name}.mean"], self.moments[f"{name}.square"],
             since if rows is None else rows, since, self.settings.regularization, ROWS=rows is not None,
             PENALTY=self.settings.regularization > 0, WIDTH=width, BLOCK=block, BETA1=BETA1, BETA2=BETA2,
-            EPSILON=EPSILON, num_warps=max(1, block // 256),  # fewer numbers a thread took up to twice as long
+            EPSILON=EPSILON, num_warps=max(1, block // 256),  # fewer numbers per thread took up to twice as long
         )  # fmt: skip
 
-    def one(self) -> None:
-        """One whole step."""
+    def run_kernels(self) -> None:
+        """Launch the kernels of one step."""
         self.draw()
-        self.bring()
-        self.learn()
+        self.apply_pending()
+        self.compute_gradients()
         self.number.add_(1)
 
     def loss(self) -> float:
-        """The last step's loss, the penalty left out; waits for the device."""
+        """Return the last step's loss without the penalty; this waits for the device."""
         return float(self.losses.sum())
 
     def step(self, number: int) -> None:
-        """The step of this number, without waiting for it; on a GPU the first builds the kernels, replays do the rest.
+        """Perform step `number` without waiting for it. The first call compiles the kernels and captures the graph.
 
-        The number counts on the device; it is asked for here only to begin Adam anew half-way.
+        The device counts the steps. `number` only decides when to restart Adam, half-way.
         """
         if number == self.settings.steps // 2 and number > 0:
             self.flush()
@@ -512,20 +514,20 @@ class FusedSteps:
         if self.graph is not None:
             self.graph.replay()
             return
-        self.one()
+        self.run_kernels()
         if self.entity.is_cuda:
             graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(graph):
-                self.one()
+                self.run_kernels()
             self.graph = graph
 
     def state(self) -> dict[str, Tensor]:
-        """Adam's moments."""
+        """Return Adam's moments."""
         return self.moments
 
     def restore(self, number: int, state: dict[str, Tensor]) -> None:
-        """Takes up the moments after so many steps; no row waits for anything."""
-        for counter in (self.number, self.brought, self.brought_relation):
+        """Restore the moments after `number` steps, without pending updates."""
+        for counter in (self.number, self.applied, self.applied_relation):
             counter.fill_(number)
         self.d_entity.zero_()
         self.d_relation.zero_()
@@ -534,9 +536,9 @@ class FusedSteps:
 
 
 def _rates(s: VectorSettings) -> "np.typing.NDArray[np.float32]":
-    """For each step Adam's rate over its first correction, and one over the root of its second.
+    """Return two factors per step: learning rate / (1 - β1^t) and 1 / √(1 - β2^t), where t counts steps from 1.
 
-    The rate falls to a tenth at half of the steps, where moments and their corrections start anew.
+    At half of the steps, the learning rate falls to a tenth, and the moments and t restart.
     """
     step, half = np.arange(max(s.steps, 1), dtype=np.float64), s.steps // 2
     late = (step >= half) & (half > 0)
@@ -545,17 +547,17 @@ def _rates(s: VectorSettings) -> "np.typing.NDArray[np.float32]":
     return np.stack([rate / (1 - BETA1**t), 1 / np.sqrt(1 - BETA2**t)], 1).astype(np.float32)
 
 
-def unsupported(examples: Examples, s: VectorSettings) -> str | None:
-    """What a training asks for that fused steps do not have; None where they have it all.
+def unsupported_reason(examples: Examples, s: VectorSettings) -> str | None:
+    """Return why fused kernels cannot run a training, or None if they can.
 
     Example:
-        >>> unsupported(Examples.of(np.array([[0, 0, 1]])), VectorSettings(model="HolE"))
-        'fused steps are for TransE, RotatE, DistMult and ComplEx, not HolE'
+        >>> unsupported_reason(Examples.of(np.array([[0, 0, 1]])), VectorSettings(model="HolE"))
+        'fused kernels support TransE, RotatE, DistMult and ComplEx, not HolE'
     """
     if s.model not in KINDS:
-        return f"fused steps are for TransE, RotatE, DistMult and ComplEx, not {s.model}"
+        return f"fused kernels support TransE, RotatE, DistMult and ComplEx, not {s.model}"
     if s.dropout:
-        return "fused steps have no neural.vectors.dropout"
+        return "fused kernels do not support neural.vectors.dropout"
     if s.recipe != "sampled" or s.optimizer == "adagrad":
-        return "fused steps are for the sampled recipe with Adam"
-    return "fused steps take no explicit negatives" if len(examples.negatives) else None
+        return "fused kernels support only the sampled recipe with Adam"
+    return "fused kernels do not support explicit negatives" if len(examples.negatives) else None

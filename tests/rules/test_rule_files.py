@@ -1,4 +1,4 @@
-"""Files of written rules: the syntax and tables, checked against a graph; every mistake with its place."""
+"""Rule files in the rule syntax and as tables, validated against a graph."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from plogicnet.graph import KnowledgeGraph
-from plogicnet.rules import RuleTable, Statement, parse_rule, read_statements, statements_of
+from plogicnet.rules import RuleTable, Statement, parse_rule, parse_statements, read_rule_file
 from plogicnet.support.errors import InputError
 
 GRAPH = KnowledgeGraph.from_names(
@@ -14,7 +14,7 @@ GRAPH = KnowledgeGraph.from_names(
 )
 TEXT = """\
 # marriage
-2.5: husband(X, Y) => wife(Y, X)   # to start from
+2.5: husband(X, Y) => wife(Y, X)   # initial weight
 
 =-1: wife(Woman, Man) => husband(Man, Woman)
 mother(anna, X) => father(ben, X)
@@ -23,11 +23,11 @@ mother(X, "Carl Berg") => father(X, "Carl Berg")
 """
 
 
-def refusal(tmp_path: Path, content: str | bytes) -> str:
+def error_message(tmp_path: Path, content: str | bytes) -> str:
     file = tmp_path / "my.rules"
     file.write_bytes(content.encode() if isinstance(content, str) else content)
     with pytest.raises(InputError) as caught:
-        read_statements(file, GRAPH)
+        read_rule_file(file, GRAPH)
     message = str(caught.value)
     assert message.startswith(str(file))
     return message.removeprefix(str(file))
@@ -35,7 +35,7 @@ def refusal(tmp_path: Path, content: str | bytes) -> str:
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n"])
 @pytest.mark.parametrize("mark", ["", "\ufeff"])
-def test_a_file_in_the_syntax(tmp_path: Path, newline: str, mark: str) -> None:
+def test_reads_a_file_in_the_rule_syntax(tmp_path: Path, newline: str, mark: str) -> None:
     file = tmp_path / "my.rules"
     file.write_bytes((mark + TEXT.replace("\n", newline)).encode())
     expected = [
@@ -45,14 +45,14 @@ def test_a_file_in_the_syntax(tmp_path: Path, newline: str, mark: str) -> None:
         Statement(parse_rule('mother(X, "Carl Berg") => father(X, "Carl Berg")'), None, fixed=False, line=6),
         Statement(parse_rule("=> not wife(X, X)"), None, fixed=False, line=7),
     ]
-    assert read_statements(file, GRAPH) == expected
-    assert statements_of(TEXT, GRAPH) == expected
+    assert read_rule_file(file, GRAPH) == expected
+    assert parse_statements(TEXT, GRAPH) == expected
 
 
-def test_a_file_without_rules_is_refused(tmp_path: Path) -> None:
+def test_a_file_without_rules_raises(tmp_path: Path) -> None:
     (tmp_path / "none.rules").write_text("# nothing\n\n")
-    with pytest.raises(InputError, match="there is no rule"):
-        read_statements(tmp_path / "none.rules", GRAPH)
+    with pytest.raises(InputError, match="the file contains no rules"):
+        read_rule_file(tmp_path / "none.rules", GRAPH)
 
 
 def learned_table() -> RuleTable:
@@ -65,28 +65,28 @@ def learned_table() -> RuleTable:
 
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n"])
-def test_a_table_of_a_run(tmp_path: Path, newline: str) -> None:
-    """What a person gave is given again; what was learned is learned anew."""
+def test_reads_the_table_of_a_run(tmp_path: Path, newline: str) -> None:
+    """Given weights are kept, learned weights are ignored."""
     file = tmp_path / "rules.tsv"
     learned_table().write(file)
     lines = file.read_text().splitlines()
-    lines.insert(2, "")  # empty lines count, but say nothing
+    lines.insert(2, "")  # empty lines are skipped but numbered
     file.write_bytes(newline.join([*lines, ""]).encode())
-    assert [(s.weight, s.fixed, s.line) for s in read_statements(file, GRAPH)] == [
+    assert [(s.weight, s.fixed, s.line) for s in read_rule_file(file, GRAPH)] == [
         (2.5, False, 2),
         (-1.0, True, 4),
         (None, False, 5),
         (None, False, 6),
     ]
-    assert tuple(s.rule for s in read_statements(file, GRAPH)) == learned_table().rules
+    assert tuple(s.rule for s in read_rule_file(file, GRAPH)) == learned_table().rules
 
 
-def test_a_table_without_weights_as_mine_writes_it(tmp_path: Path) -> None:
+def test_reads_a_mined_table_without_weights(tmp_path: Path) -> None:
     file = tmp_path / "mined.tsv"
     mined = RuleTable.of(learned_table().rules, [3] * 4, [2] * 4)
     mined.write(file)
     assert "given" not in file.read_text()
-    statements = read_statements(file, GRAPH)
+    statements = read_rule_file(file, GRAPH)
     assert tuple(s.rule for s in statements) == mined.rules
     assert {(s.weight, s.fixed) for s in statements} == {(None, False)}
 
@@ -99,12 +99,12 @@ def test_a_table_without_weights_as_mine_writes_it(tmp_path: Path) -> None:
         ("mother(X, ana) => father(X, ana)", 11, "unknown entity 'ana'. Did you mean 'anna'?"),
         ('mother(X, "Carl berg") => father(X, X)', 11, "unknown entity 'Carl berg'. Did you mean 'Carl Berg'?"),
         ("=> not qqqqqq(X, X)", 8, "unknown relation 'qqqqqq'."),
-        ("husband(X, Y) => wife(Y, Z)", 26, "'Z' is in no premise, expected it in at least one"),
+        ("husband(X, Y) => wife(Y, Z)", 26, "the variable 'Z' must also be in a premise"),
     ],
 )
-def test_a_mistake_in_line_seven(tmp_path: Path, line: str, column: int, message: str) -> None:
-    said = refusal(tmp_path, "# a comment\n" * 5 + "father(X, Y) => mother(X, Y)\n" + line + "\nnonsense\n")
-    assert said == f", line 7, column {column}: {message}\n  {line}\n  {' ' * (column - 1)}^"
+def test_errors_show_line_and_column(tmp_path: Path, line: str, column: int, message: str) -> None:
+    text = "# a comment\n" * 5 + "father(X, Y) => mother(X, Y)\n" + line + "\nnonsense\n"
+    assert error_message(tmp_path, text) == f", line 7, column {column}: {message}\n  {line}\n  {' ' * (column - 1)}^"
 
 
 @pytest.mark.parametrize(
@@ -116,21 +116,22 @@ def test_a_mistake_in_line_seven(tmp_path: Path, line: str, column: int, message
         ("=> not wife(X, X)", "=> not wife(Y, Y)"),
     ],
 )
-def test_the_same_rule_twice_whatever_its_variables_are_called(tmp_path: Path, first: str, second: str) -> None:
-    said = refusal(tmp_path, f"# rules\n{first}\n\n{second}\n")
-    assert said == ", line 4: the same rule stands in line 2"
+def test_duplicate_rules_raise_with_any_variable_names(tmp_path: Path, first: str, second: str) -> None:
+    message = error_message(tmp_path, f"# rules\n{first}\n\n{second}\n")
+    assert message == ", line 4: duplicate of the rule in line 2"
     mirrored = first.replace("wife(", "father(")
-    assert mirrored == first or len(statements_of(f"{first}\n{mirrored}", GRAPH)) == 2
+    assert mirrored == first or len(parse_statements(f"{first}\n{mirrored}", GRAPH)) == 2
 
 
-def test_the_same_rule_twice_in_a_table(tmp_path: Path) -> None:
+def test_duplicate_rules_in_a_table_raise(tmp_path: Path) -> None:
     table = learned_table()
-    table.joined(table.take(np.array([1]))).write(tmp_path / "my.rules")
-    assert refusal(tmp_path, (tmp_path / "my.rules").read_bytes()) == ", line 6: the same rule stands in line 3"
+    table.concat(table.take(np.array([1]))).write(tmp_path / "my.rules")
+    assert error_message(tmp_path, (tmp_path / "my.rules").read_bytes()) == ", line 6: duplicate of the rule in line 3"
 
 
-def test_a_constraint_takes_no_weight(tmp_path: Path) -> None:
-    assert refusal(tmp_path, "\n=5: => not wife(X, X)") == ", line 2: a constraint takes no weight; leave it out"
+def test_a_constraint_with_a_weight_raises(tmp_path: Path) -> None:
+    message = error_message(tmp_path, "\n=5: => not wife(X, X)")
+    assert message == ", line 2: a constraint cannot have a weight. Remove the weight."
 
 
 @pytest.mark.parametrize(
@@ -140,13 +141,13 @@ def test_a_constraint_takes_no_weight(tmp_path: Path) -> None:
         ("mother(X, ana) => father(X, ana)", "unknown entity 'ana'. Did you mean 'anna'?"),
     ],
 )
-def test_unknown_names_in_a_table(tmp_path: Path, rule: str, message: str) -> None:
-    learned_table().joined(RuleTable.of([parse_rule(rule)], [1], [1])).write(tmp_path / "my.rules")
-    assert refusal(tmp_path, (tmp_path / "my.rules").read_bytes()) == f", line 6: {message}"
+def test_unknown_names_in_a_table_raise(tmp_path: Path, rule: str, message: str) -> None:
+    learned_table().concat(RuleTable.of([parse_rule(rule)], [1], [1])).write(tmp_path / "my.rules")
+    assert error_message(tmp_path, (tmp_path / "my.rules").read_bytes()) == f", line 6: {message}"
 
 
-def test_what_cannot_be_read(tmp_path: Path) -> None:
-    assert refusal(tmp_path, b"# ren\xe9\n") == ": cannot be read as a file of rules: not UTF-8"
+def test_unreadable_files_raise(tmp_path: Path) -> None:
+    assert error_message(tmp_path, b"# ren\xe9\n") == ": cannot read the rule file: not UTF-8"
     for path, reason in ((tmp_path / "missing.rules", "No such file or directory"), (tmp_path, "Is a directory")):
-        with pytest.raises(InputError, match=f"cannot be read as a file of rules: {reason}$"):
-            read_statements(path, GRAPH)
+        with pytest.raises(InputError, match=f"cannot read the rule file: {reason}$"):
+            read_rule_file(path, GRAPH)

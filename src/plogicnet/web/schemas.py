@@ -1,4 +1,4 @@
-"""The shapes of the answers, for types and for OpenAPI: the records of `inference`, and what a page needs besides."""
+"""The types of the responses, from which the OpenAPI schema is created."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,17 +11,23 @@ from plogicnet.inference.examples import Example
 from plogicnet.model import Explanation, Prediction
 
 Kind = Literal["entity", "relation"]
+"""What a name refers to."""
 Labels = dict[str, str]
+"""Readable labels by name."""
 
 
 class Failure(TypedDict):
-    """What went wrong, in words."""
+    """An error message."""
 
     error: str
 
 
 class Predictions(TypedDict):
-    """Judged triples, as `predict` gives them; `labels` are readable names of the names in it."""
+    """Scored triples, as `predict` prints them.
+
+    `labels` maps names in the predictions to readable labels. /api/known adds `total`, the number of all known facts
+    of the request. /api/predicted adds `roles`, the number of roles (relation and side) that were searched.
+    """
 
     predictions: Sequence[Prediction]
     labels: Labels
@@ -31,13 +37,13 @@ class Predictions(TypedDict):
 
 @dataclass(frozen=True)
 class Explained(Explanation):
-    """Why a triple is probable or not, as `explain` gives it; `labels` are readable names of the names in it."""
+    """The explanation of a triple, as `explain` prints it. `labels` maps its names to readable labels."""
 
     labels: Labels
 
 
 class RuleRow(TypedDict):
-    """A rule as `rules` gives it; `number` is its place among all."""
+    """A rule, as `rules` prints it. `number` is its index in the list of all rules, from 0."""
 
     number: int
     pattern: str
@@ -51,7 +57,7 @@ class RuleRow(TypedDict):
 
 
 class Rules(TypedDict):
-    """Some of the rules, strongest first; how many there are of such, and how many of them are constraints."""
+    """Some of the matching rules, strongest first. `total` counts all of them, and `constraints` their constraints."""
 
     rules: list[RuleRow]
     total: int
@@ -67,7 +73,7 @@ class RuleExamples(RuleRow):
 
 
 class Found(TypedDict):
-    """A name that a search found."""
+    """A name found by a search, with its label and its number of known facts."""
 
     name: str
     label: str | None
@@ -75,13 +81,13 @@ class Found(TypedDict):
 
 
 class Names(TypedDict):
-    """What a search found, the best first."""
+    """The names found by a search, best match first."""
 
     names: list[Found]
 
 
 class RoleRow(TypedDict):
-    """A role of an entity: the relation, the end that is asked for, and how many facts are known."""
+    """A role of an entity: the relation, the missing side, and the number of known facts."""
 
     relation: str
     side: Side
@@ -89,7 +95,7 @@ class RoleRow(TypedDict):
 
 
 class Entity(TypedDict):
-    """An entity and the roles in which facts of it are known or looked for."""
+    """An entity, its number of known facts, and the roles in which it has known facts or can have missing ones."""
 
     name: str
     label: str | None
@@ -99,7 +105,7 @@ class Entity(TypedDict):
 
 
 class Column(TypedDict):
-    """A metric: its key in the figures, its title, and its decimal places in tables."""
+    """A metric: its key in `figures`, its title, and its number of decimal places in tables."""
 
     key: str
     title: str
@@ -107,9 +113,11 @@ class Column(TypedDict):
 
 
 class Info(TypedDict):
-    """What is served: `rules` counts constraints too; the figures are of the split that is named.
+    """The run that is served.
 
-    `rankings` are the titles of the figures' keys, `metrics` the metrics of each, both in the order of tables.
+    `rules` is the number of rules, including the constraints. `figures` contains the metric values on `split`, by
+    ranking and metric. `rankings` maps the keys of the rankings to titles, and `metrics` describes the metrics. Both
+    are in the order of tables.
     """
 
     name: str

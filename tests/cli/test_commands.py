@@ -169,7 +169,7 @@ def test_demo_prints_every_step() -> None:
     result = plogicnet("demo", "--seed", 3, "--set", "neural.steps=200", data=None)
     assert result.returncode == 0, result.stderr
     for text in (
-        "candidates. They conclude",
+        "candidates. They have",
         "EM iterations",
         "pLogicNet*",
         "rules with the highest weight",

@@ -306,7 +306,7 @@ def test_em_iterations_that_got_worse(healthy: Path) -> None:
 @pytest.mark.parametrize(
     ("brier", "before", "level", "message"),
     [
-        (0.2, 0.3, "warning", "The base rate is at least as good"),
+        (0.2, 0.3, "warning", "A constant is at least as good"),
         (0.004, 0.002, "note", "Calibration made them worse"),
         (0.00214, 0.00206, "ok", "0.0021 uncalibrated). The probabilities are better"),  # the difference is not visible
     ],

@@ -177,7 +177,7 @@ def test_contradictory_settings_are_errors(call: Call, tmp_path: Path, system: s
 
 def test_nne_aer_rejects_written_rules_with_several_premises() -> None:
     config = Config().with_values(SMALL | {"system": "nne_aer"})
-    with pytest.raises(InputError, match="one premise"):
+    with pytest.raises(InputError, match="NNE-AER supports only"):
         PLogicNet(config).fit(small_graph(), rules="parent(X, Y) & sibling(Y, Z) => parent(X, Z)")
 
 

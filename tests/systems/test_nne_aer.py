@@ -114,5 +114,5 @@ def test_rules_are_converted_to_entailments() -> None:
     assert guide.sign.tolist() == [-1, 1, -1]
     assert guide.confidence.tolist() == [0.75, 0.5, 1.0]
     two = RuleTable.of([parse_rule("r(X, Y) & s(Y, Z) => t(X, Z)")], [1], [1])
-    with pytest.raises(InputError, match="one premise"):
+    with pytest.raises(InputError, match="NNE-AER supports only"):
         make_nne_aer(two, graph, mu=0.1)

@@ -36,9 +36,16 @@ MinProbability = Annotated[
 ]
 AllPairs = Annotated[
     bool,
-    Option("--all-pairs", help="Try all pairs of entities, not only pairs of a known head and a known tail."),
+    Option("--all-pairs", help="With --complete: try all entity pairs, not only known heads and tails of a relation."),
 ]
-Top = Annotated[int | None, Option("--top", min=1, help="Maximum number of predictions. Default: 10 per query.")]
+Top = Annotated[
+    int | None,
+    Option(
+        "--top",
+        min=1,
+        help="Maximum number of predictions. Default: 10, or all with --triples or --complete --out.",
+    ),
+]
 IncludeKnown = Annotated[bool, Option("--include-known", help="Include training triples in the answers.")]
 Out = Annotated[Path | None, Option("--out", help="Output file: .tsv, .csv, .jsonl (also .gz), .parquet or .nt.")]
 FileFormat = Annotated[

@@ -167,7 +167,7 @@ def mined_text(counts: Mapping[str, Any]) -> str:
 
     Example:
         >>> mined_text({"candidates": 5, "rules": {"inverse": 2}, "irreflexive": 0, "hidden": 3, "groundings": 9})
-        '2 rules (2 inverse) and 0 constraints from 5 candidates. They conclude 3 hidden triples in 9 groundings.'
+        '2 rules (2 inverse) and 0 constraints from 5 candidates. They have 9 groundings and conclude 3 hidden triples.'
     """
     patterns = ", ".join(f"{n:,} {pattern}" for pattern, n in counts["rules"].items())
     rules = pluralize(sum(counts["rules"].values()), "rule")
@@ -175,7 +175,7 @@ def mined_text(counts: Mapping[str, Any]) -> str:
     hidden, groundings = pluralize(counts["hidden"], "hidden triple"), pluralize(counts["groundings"], "grounding")
     return (
         f"{rules} ({patterns}) and {constraints} from {pluralize(counts['candidates'], 'candidate')}."
-        f" They conclude {hidden} in {groundings}."
+        f" They have {groundings} and conclude {hidden}."
     )
 
 

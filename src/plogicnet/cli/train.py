@@ -134,9 +134,9 @@ def refit(
     _memory_limit: options.MemoryLimit = None,
     as_json: options.Json = False,
 ) -> None:
-    """Learn the rule weights again, after you edited the run's rules.tsv or with the rules of another file (--rules).
+    """Learn the rule weights again, from the run's edited rules.tsv or from another file (--rules).
 
-    This changes the run in place. Copy its directory first to keep the old one.
+    This changes the run in place. To keep the old run, copy its directory first.
     """
     from plogicnet.runs.directory import RULES_FILE
 

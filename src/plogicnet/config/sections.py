@@ -84,9 +84,7 @@ class MLN:
     hidden_premises: Literal[False, "sampled"] = setting(
         False, "truth values of hidden premises; false: all are false; sampled: sampled from q (Sec. 4.2)"
     )
-    unit_clauses: bool = setting(
-        True, "p_w of triples that no rule concludes; true: base rate of the relation; false: 0.5"
-    )
+    unit_clauses: bool = setting(True, "p_w before rules count; true: base rate of the relation; false: 0.5 (paper)")
     solver: Literal["newton", "gradient"] = setting(
         "newton", "method of learning the weights; newton: exact maximum; gradient: gradient ascent (paper)"
     )

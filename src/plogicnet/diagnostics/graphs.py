@@ -194,7 +194,7 @@ def _self_loops(graph: KnowledgeGraph, all_triples: TripleSet) -> Finding:
     most = np.argsort(-loops, kind="stable")[: min(MAX_EXAMPLES, relations)].tolist()
     meaning = (
         f"They belong to {pluralize(relations, 'relation')}. In a relation with few self-loops, the irreflexive"
-        " constraint ranks all self-loops last. Set rules.irreflexive=false to disable it."
+        " constraint ranks unknown self-loops last. Set rules.irreflexive=false to disable it."
     )
     thresholds = Thresholds("The irreflexive constraint fits every relation.", meaning)
     examples = [f"{graph.relations.names[r]} ({loops[r]:,})" for r in most]

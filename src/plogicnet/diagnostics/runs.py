@@ -179,7 +179,7 @@ def _scores(batch: PredictionBatch, has_neural: bool) -> Iterator[Finding]:
         meaning = f"{tied} triples are tied, so their ranks are arbitrary and the {noun} is useless. {advice}"
         thresholds = Thresholds(f"The {noun} distinguishes triples.", meaning, threshold, threshold, few)
         check = "constant scores" if noun == "score" else "constant probabilities"
-        description = f"sampled triples have the most frequent {noun} of their relation"
+        description = f"sampled triples share one {noun}, the most frequent of their relation"
         yield share_finding(check, count, len(values), description, thresholds)
 
 
@@ -313,7 +313,7 @@ def _learned(rules: RuleTable, l2: float) -> Iterator[Finding]:
     undetermined = learned & (rules.standard_error >= (PRIOR_ERROR / math.sqrt(l2) if l2 else HUGE_WEIGHT))
     meaning = "The triples do not determine their weights. Raise rules.min_support, and do not interpret these weights."
     thresholds = Thresholds("The triples determine every weight.", meaning, TEN_PERCENT, HALF)
-    description = "rules have a weight with a standard error as large as without any triples"
+    description = "rules have a weight whose standard error is as large as if there were no data"
     yield _rules_finding("undetermined weights", rules, undetermined, description, thresholds)
     unchanged = bool(learned.any()) and float(np.abs(rules.weight[learned]).max()) < WEIGHT_TOLERANCE
     message = "the learned weights differ from their initial value 0. Training changed them."
@@ -347,11 +347,13 @@ def _hidden(config: Config, rules: int, accepted: BoolArray) -> Iterator[Finding
     elif n_accepted < MIN_ACCEPTED * count:
         level, message = (
             "note",
-            f"only {n_accepted:,} of {count:,} were accepted, so the neural model learns little from the rules."
+            f"only {n_accepted:,} of {count:,} are accepted, so the neural model can learn little from the rules."
             " Lower em.tau_triplet to accept more.",
         )
     else:
-        message = f"{n_accepted:,} of {count:,} were accepted. The neural model is trained on them."
+        message = (
+            f"{n_accepted:,} of {count:,} are accepted after the last EM iteration. The next E-step would use them."
+        )
     yield make_finding("hidden triples", level, n_accepted / count if count else None, message, count)
 
 
@@ -383,7 +385,7 @@ def _iterations(history: Sequence[Iteration], selected: int) -> Iterator[Finding
     meaning = "No other iteration was clearly better."
     if level != "ok":
         better = f"Iteration {best + 1} had {mrr[best]:.3f}"
-        meaning = f"{better}. Train with em.patience=1 to keep the best iteration, or with em.iterations={best + 1}."
+        meaning = f"{better}. Train with em.iterations={best + 1}, or set em.patience to keep the best iteration."
     message = f"iteration {selected} was selected, with an MRR of {mrr[selected - 1]:.3f} on valid. {meaning}"
     worse = sum(after < before for before, after in pairwise(mrr))
     examples = (f"iteration {number}: {value:.3f}" for number, value in enumerate(mrr[:MAX_EXAMPLES], 1))
@@ -395,11 +397,11 @@ def _probabilities(quality: CalibrationQuality, labels: Sample, config: Config) 
     base = float(labels.count @ labels.label / labels.count.sum())
     base_brier, uncalibrated = base * (1 - base), quality.uncalibrated.brier if quality.uncalibrated else math.inf
     level: Level = "ok"
-    meaning = "The probabilities are better than the base rate."
+    meaning = "The probabilities are better than a constant."
     if not quality.brier < base_brier:
         level = "warning"
         meaning = (
-            "The base rate is at least as good, so do not use the probabilities. "
+            "A constant is at least as good, so do not use the probabilities. "
             f"{_sentence(_learn_more(config))} Or use more validation triples."
         )
     elif round(quality.brier, 4) > round(uncalibrated, 4):  # rounded as displayed
@@ -407,7 +409,7 @@ def _probabilities(quality: CalibrationQuality, labels: Sample, config: Config) 
             "note",
             "Calibration made them worse, because valid and test differ or valid is small. Use a larger valid split.",
         )
-    scores = f"{quality.brier:.4f} ({base_brier:.4f} for the base rate, {uncalibrated:.4f} uncalibrated)"
+    scores = f"{quality.brier:.4f} ({base_brier:.4f} for a constant probability, {uncalibrated:.4f} uncalibrated)"
     yield make_finding("probabilities", level, quality.brier, f"the Brier score is {scores}. {meaning}")
     level = grade(quality.ece, HALF * base, base)
     off = (
@@ -418,6 +420,6 @@ def _probabilities(quality: CalibrationQuality, labels: Sample, config: Config) 
     comparison = {"ok": "less than half of", "note": "at least half of", "warning": "at least"}[level]
     message = (
         "the expected calibration error (mean difference between the probabilities and the shares of true triples) is"
-        f" {quality.ece:.4f}, {comparison} the base rate ({base:.4f}). {meaning}"
+        f" {quality.ece:.4f}, {comparison} the share of true triples ({base:.4f}). {meaning}"
     )
     yield make_finding("calibration", level, quality.ece, message)

@@ -167,8 +167,8 @@ class Grounder:
             if all(engine.supports(rule) for rule in self.rules):
                 return engine
         raise InputError(
-            "mln.blanket=full and mln.hidden_premises=sampled need one engine that can ground all rules, and no engine"
-            f" can. Remove {self.rules[self._assignments[-1].rule_indices[0]]}"
+            "with mln.blanket=full or mln.hidden_premises=sampled, one engine must ground all rules, but none supports"
+            f" them all. Change the setting, or remove the rule {self.rules[self._assignments[-1].rule_indices[0]]}."
         )
 
     @cached_property

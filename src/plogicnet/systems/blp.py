@@ -24,7 +24,7 @@ TOLERANCE = 1e-6
 class BlpSettings:
     """The block `systems.blp`."""
 
-    prior: float = setting(1.0, "pseudo-count: number of fired and of unfired groundings added to each rule", low=1e-6)
+    prior: float = setting(1.0, "pseudo-count added to true and to false conclusions of each rule", low=1e-6)
     iterations: int = setting(1000, "maximum number of EM steps", low=0)
 
 

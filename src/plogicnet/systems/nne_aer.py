@@ -105,7 +105,8 @@ def make_nne_aer(rules: RuleTable, graph: KnowledgeGraph, mu: float) -> Entailme
     for rule in rules.rules:
         if rule.chain is None or len(rule.chain) != 1:
             raise InputError(
-                f"{rule}: NNE-AER supports only rules with one premise. Remove the rule, or use system=ruge."
+                f"{rule}: NNE-AER supports only a(X, Y) => b(X, Y) and a(X, Y) => b(Y, X)."
+                " Remove the rule, or use system=ruge."
             )
     steps = [step for rule in rules.rules for step in rule.chain or ()]
     return Entailments(

@@ -75,7 +75,7 @@ def test_other_columns_are_ignored_in_a_file_with_a_header(tmp_path: Path) -> No
     ("name", "content", "message"),
     [
         ("q.tsv", "anna\tknows\t?\n\nanna\tknows\tben\n", "q.tsv, line 3: no part is missing (use --triples"),
-        ("q.tsv", "?\tknows\t\n", "q.tsv, line 1: head and tail are missing. Write ? for one of"),
+        ("q.tsv", "?\tknows\t\n", "q.tsv, line 1: head and tail are missing. Exactly one of"),
         ("q.tsv", "head\trelation\ttail\n\t\tben\n", "q.tsv, line 2: head and relation are missing"),
         ("q.csv", "anna,knows,?\nannna,knows,?\n", "q.csv, line 2, column head: unknown entity 'annna'. Did you mean"),
         ("q.csv", "tail,head,relation\n,anna,knwos\n", "q.csv, line 2, column relation: unknown relation 'knwos'. Did"),

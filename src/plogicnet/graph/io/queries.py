@@ -33,7 +33,7 @@ def read_queries(file: Path, graph: KnowledgeGraph) -> IntArray:
             if columns
             else "no part is missing (use --triples for whole triples)"
         )
-        remedy = "Write ? for one of head, relation and tail, or leave it empty."
+        remedy = "Exactly one of head, relation and tail must be ? or empty."
         raise InputError(f"{row_location(file, row)}: {found}. {remedy}")
     return queries
 

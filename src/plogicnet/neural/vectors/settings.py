@@ -20,8 +20,8 @@ class VectorBlock:
     )
     gamma: float = setting(
         12.0,
-        "margin in q = sigmoid(gamma - distance); except in ConvE, initial coordinates are between -(gamma + 2)/dim"
-        " and (gamma + 2)/dim",
+        "TransE and RotatE: margin in q = sigmoid(gamma - distance); all but ConvE: initial coordinates are between"
+        " -(gamma + 2)/dim and (gamma + 2)/dim",
         low=0,
     )
     adversarial_temperature: float = setting(
@@ -37,7 +37,12 @@ class VectorBlock:
         " (nuclear 3-norm) on the vectors of the batch",
         low=0,
     )
-    dropout: float = setting(0.0, "fraction of each query's input coordinates masked in training", low=0, high=0.9)
+    dropout: float = setting(
+        0.0,
+        "fraction of coordinates of a query's vectors set to 0 in training",
+        low=0,
+        high=0.9,
+    )
     matmul: Literal["tf32", "float32"] = setting(
         "tf32", "precision of dot products in training on a GPU; tf32: faster and less precise, on tensor cores"
     )

@@ -90,7 +90,7 @@ async function homeView() {
   const [info, common, strongest] = await Promise.all([getJson("info"), getJson("search", { q: "", top: 12 }), getJson("rules", { top: 6 })]);
   const rows = Object.entries(info.rankings).map(([key, title]) => element("tr", {}, element("td", {}, title),
     info.metrics.map((metric) => element("td", { class: "number" }, info.figures[key][metric.key].toFixed(metric.digits)))));
-  const metrics = rows.length ? card(`Ranking quality on ${pluralize(info[info.split], `${info.split} fact`)}`, "These facts were not used for training. MRR is the mean reciprocal rank of the correct answer, Hits@10 the share of queries with the correct answer among the first ten, MR the mean rank.",
+  const metrics = rows.length ? card(`Ranking quality on ${pluralize(info[info.split], `${info.split} fact`)}`, `${info.split === "test" ? "These facts were not used for training." : "These facts were used to choose λ, so the metrics are optimistic."} MRR is the mean reciprocal rank of the correct answer, Hits@10 the share of queries with the correct answer among the first ten, MR the mean rank.`,
     element("div", { class: "scroll" }, element("table", {}, element("thead", {}, element("tr", {}, ["ranking", ...info.metrics.map((metric) => metric.title)].map((t) => element("th", { scope: "col" }, t)))), element("tbody", {}, rows)))) : null;
   const entities = card("Entities with the most known facts", "Press / to search for another entity.",
     element("ul", { class: "plain" }, common.names.map((entry) => element("li", {}, element("a", { href: viewUrl("entity", { name: entry.name }), class: "clamp", "data-move": true }, bdi(entry.label ?? entry.name)), element("span", { class: "soft small number" }, pluralize(entry.facts, "fact"))))));

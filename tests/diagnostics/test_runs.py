@@ -185,7 +185,7 @@ def test_huge_weights_and_rules_without_a_hit() -> None:
     found = examine(model)
     assert (found["large weights"].level, found["large weights"].examples) == (
         "warning",
-        ("weight 50.00: husband(X, Y) => wife(Y, X)",),
+        ("weight 50: husband(X, Y) => wife(Y, X)",),
     )
     assert (found["rules without a hit"].level, found["rules without a hit"].count) == ("warning", 1)
     assert found["rules without a hit"].examples[0].endswith("husband(X, Y) => child(X, Y)")

@@ -302,7 +302,7 @@ def _rules_finding(check: str, rules: RuleTable, rows: BoolArray, description: s
     """Return a finding about some of the rules. The examples are the rules with the largest absolute weights."""
     selected = np.flatnonzero(rows)
     largest = selected[np.argsort(-np.abs(rules.weight[selected]), kind="stable")][:MAX_EXAMPLES]
-    examples = [f"weight {rules.weight[row]:.2f}: {rules.rules[row]}" for row in largest.tolist()]
+    examples = [f"weight {rules.weight[row]:.3g}: {rules.rules[row]}" for row in largest.tolist()]
     return share_finding(check, len(selected), len(rules), description, thresholds, examples)
 
 

@@ -233,7 +233,7 @@ def reliability_figure(quality: CalibrationQuality, split: str) -> Markup:
     elements = [plot.line("ideal", [(0, 0), (1, 1)]), plot.line("star", points)]
     for point in quality.curve:
         text = (
-            f"predicted {format_probability(point.predicted)}, true {format_probability(point.true)};"
+            f"predicted {format_probability(point.predicted)}, true {point.true:.3f};"
             f" {100 * point.share:.3g}% of candidates"
         )
         elements.append([plot.dot("star", point.predicted, point.true, 2.5 + 3 * point.share**0.25, text)])

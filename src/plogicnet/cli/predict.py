@@ -30,6 +30,10 @@ REQUESTS = "two of --head, --relation and --tail, or --queries FILE, or --triple
 Queries = Annotated[
     Path | None, Option("--queries", help="File of queries: triples in which the missing part is ? or empty.")
 ]
+Triples = Annotated[Path | None, Option("--triples", help="File of triples. Predict the probability of each.")]
+Complete = Annotated[
+    bool, Option("--complete", help="Find all missing facts with a probability of at least --min-probability.")
+]
 MinProbability = Annotated[
     float | None,
     Option("--min-probability", min=0, max=1, help="Minimum probability. Default: 0.5 with --complete, else 0."),
@@ -84,12 +88,8 @@ def predict(
     relation: Annotated[str | None, Option("--relation", help="Name of the relation.")] = None,
     tail: Annotated[str | None, Option("--tail", help="Name of the tail entity.")] = None,
     queries: Queries = None,
-    triples: Annotated[
-        Path | None, Option("--triples", help="File of triples. Predict the probability of each.")
-    ] = None,
-    complete: Annotated[
-        bool, Option("--complete", help="Find all missing facts with a probability of at least --min-probability.")
-    ] = False,
+    triples: Triples = None,
+    complete: Complete = False,
     min_probability: MinProbability = None,
     all_pairs: AllPairs = False,
     top: Top = None,

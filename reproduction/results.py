@@ -9,6 +9,8 @@ from typing import Any
 
 from plogicnet.config import Config
 from plogicnet.evaluation.seeds import mean, sd
+from plogicnet.runs.directory import CONFIG_FILE, HISTORY_FILE, snapshot_folder
+from plogicnet.runs.snapshots import read_origins
 from plogicnet.support.errors import InputError
 from plogicnet.support.files import lock_directory, write_text
 from reproduction.tables import Paper, Run, preset
@@ -18,22 +20,30 @@ Json = dict[str, Any]
 DECIMALS = 6
 
 
-def read_entry(folder: Path) -> Json:
-    """Return the entry of one seed, read from the settings, history and timings of a run directory."""
-    lines, made = _read_history(folder)
-    timings = folder / "timings.json"
+def read_entry(run: Path) -> Json:
+    """Return the entry of one seed, read from the settings, history and timings of a run directory.
+
+    No checksums are verified, because the other files need not be there.
+    """
+    lines, made = _read_history(run)
+    origin = read_origins(run).get(snapshot_folder(run).name)
     return {
-        "seed": Config().with_file(folder / "config.yaml").seed,
+        "seed": _read_config(run).seed,
         "commit": made.get("commit"),
         "device": made.get("device"),
-        "seconds": json.loads(timings.read_text(encoding="utf-8")) if timings.is_file() else {},
+        "seconds": dict(origin.seconds) if origin else {},
         "iterations": [_iteration_entry(line) for line in lines],
     }
 
 
-def _read_history(folder: Path) -> tuple[list[Json], Json]:
+def _read_config(run: Path) -> Config:
+    return Config().with_file(snapshot_folder(run) / CONFIG_FILE)
+
+
+def _read_history(run: Path) -> tuple[list[Json], Json]:
     """Return the lines of a run's history, and the commit, device and graph of the run."""
-    lines = [json.loads(line) for line in (folder / "history.jsonl").read_text(encoding="utf-8").splitlines()]
+    text = (snapshot_folder(run) / HISTORY_FILE).read_text(encoding="utf-8")
+    lines = [json.loads(line) for line in text.splitlines()]
     return lines, next((line["made"] for line in lines if "made" in line), {})
 
 
@@ -57,7 +67,7 @@ def collect_entries(source: Path, paper: Paper) -> tuple[Run, list[Json]]:
         if named is not None and matches_run(content, named):
             return named, entries
     else:
-        config = Config().with_file(source / "config.yaml")
+        config = _read_config(source)
         graph, entries = _read_history(source)[1].get("graph"), [read_entry(source)]
     for run in paper.runs.values():
         if graph in (None, run.dataset, Path(run.dataset).name) and _comparable(run.config()) == _comparable(config):

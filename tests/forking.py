@@ -16,6 +16,8 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -93,12 +95,16 @@ def serve(run_child: Callable[[dict[str, Any]], int], wait_for: Callable[[int, d
     The child calls `run_child`, which returns its exit code. The parent prints what `wait_for` returns for the child.
     """
     import filelock  # noqa: F401
+    import pyarrow.dataset  # noqa: F401  # otherwise imported when the first Parquet file is read
     import torch._dynamo  # noqa: F401  # otherwise imported by the first optimizer
 
     import plogicnet.cli.app
     import plogicnet.cli.show
     import plogicnet.model
     import plogicnet.report.page  # noqa: F401
+
+    with suppress(ImportError):  # imported by the first command; some versions of typer do not have it
+        import_module("typer._adapters")
 
     others = [file for file in Path("/proc/self/task").glob("*/comm") if file.parent.name != str(os.getpid())]
     if threads := {file.read_text().strip() for file in others} - {"jemalloc_bg_thd"}:  # safe to fork

@@ -15,7 +15,7 @@ from plogicnet import PLogicNet
 from plogicnet.graph import KnowledgeGraph
 from plogicnet.web.connections import Limits
 from plogicnet.web.security import RequestGuard
-from plogicnet.web.server import listening_socket, make_app, make_server
+from plogicnet.web.server import CachedService, RequestQueue, listening_socket, make_app, make_server
 from plogicnet.web.service import ModelService
 from small import family_rows, fitted
 
@@ -66,7 +66,7 @@ def serving(*options: object, run: Path) -> Iterator[tuple[subprocess.Popen[str]
         assert child.stdout is not None
         line = child.stdout.readline()
         match = re.search(r"http://\S+", line)
-        assert match, line + (child.stderr.read() if child.stderr and child.poll() is not None else "")
+        assert match, line or child.communicate(timeout=60)[1]
         yield child, match[0]
     finally:
         if child.poll() is None:
@@ -77,7 +77,7 @@ def serving(*options: object, run: Path) -> Iterator[tuple[subprocess.Popen[str]
 @contextmanager
 def in_process(model: PLogicNet, limits: Limits, token: str | None = None) -> Iterator[int]:
     """Run the same server in a thread, with limits short enough for a test, and yield its port."""
-    guard = RequestGuard(make_app(ModelService(model), limits), "127.0.0.1", token)
+    guard = RequestGuard(make_app(RequestQueue(CachedService(ModelService(model)), limits)), "127.0.0.1", token)
     server = make_server(guard, limits)
     with listening_socket("127.0.0.1", 0) as listening:
         thread = threading.Thread(target=server.run, args=([listening],))

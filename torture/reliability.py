@@ -35,12 +35,8 @@ FAULTS = {
     ),
 }
 """Tests of faults other than kills: file, then title and content."""
-RENAMED = {
-    "tests/web/test_gate.py": "tests/web/test_security.py",
-    "a place between two steps": "an unfinished run without an E-step checkpoint",
-    "a place inside an E-step": "an unfinished run with an E-step checkpoint",
-}
-"""Names in older results, and their present names."""
+RENAMED = {"tests/web/test_gate.py": "tests/web/test_security.py"}
+"""Names of tests in older results, and their present names."""
 SIGNALS = {"kill": "SIGKILL", "term": "SIGTERM", "int": "SIGINT (Ctrl-C)"}
 PLACES = {"moment": "at a random moment", "operation": "before a random file operation"}
 SETTINGS = {
@@ -50,45 +46,76 @@ SETTINGS = {
     "explicit negatives": "`train --rules`: rejected triples as negatives",
     "one iteration more": "`resume --set em.iterations=3` of a complete run",
     "refit": "`refit --rules` of a complete run",
+    "save": "`PLogicNet.save` over a complete run",
+    "revert": "`runs revert` of a complete run",
 }
+OPENED = {
+    "old": "the old state",
+    "new": "the new state",
+    "message": "no run yet: a message says how to continue",
+}
+"""What a reader finds after a power cut."""
 OPENING = """<!-- made by `make torture`, and from docs/results/*.json by `python torture/reliability.py` -->
 # Reliability
 
-This page shows what happens to a run when training is interrupted or a fault occurs, and how this is tested.
+This page shows what happens to a run when a command is interrupted or a fault occurs, and how this is tested.
 
 ```
-plogicnet resume RUN      # continue an interrupted run
+plogicnet resume RUN      # continue an interrupted training
 make torture              # repeat the tests and write this page
 ```
 
-**After any interruption the run directory is readable. Once a checkpoint exists, `plogicnet resume RUN` produces the
-same files, byte for byte, as an uninterrupted run** (on a CPU, except `timings.json` and `log.txt`).
+**After any interruption, a complete run is readable and has its old state or its new state, never a mixture. Once a
+checkpoint exists, `plogicnet resume RUN` produces the same snapshot, byte for byte, as an uninterrupted training** (on
+a CPU).
 
-- Ctrl-C and SIGTERM finish the current training step, save, and print how to continue. No training step is repeated.
+- A run contains snapshots, whose files never change, and the file `CURRENT`, which names one of them. A command writes
+  a complete new snapshot, and then replaces `CURRENT`. Readers need no lock.
+- After an interrupted `refit`, `save` or `runs revert`, repeat the command.
+- After an interrupted training, use `resume`. Ctrl-C and SIGTERM finish the current training step, save, and print how
+  to continue. No training step is repeated.
 - A kill or a crash loses at most the work since the last checkpoint. An E-step saves one every minute, and each EM
   iteration saves one at its end.
 - If nothing is saved yet, `resume` reports this, and `train` starts again in the same directory.
-- Files are written atomically, and a complete run has no temporary files.
+- The next command that writes removes the temporary files of a killed one.
 - Commands that only read (`evaluate`, `rules`) need a complete run. Otherwise they print how to complete it.
 """
 KILLS = """## Kills
 
 `make torture` runs the real program on a small graph and kills it
 
-- at a random moment;
+- at a random moment after it first changed the run directory;
 - before a random file operation in the run directory;
-- or while a file is being written, which leaves it truncated at a random length.
+- or while a file is being written, which leaves it truncated at a random length. If a complete directory is about to
+  get its name, one of its new files is truncated.
+
+Most kills hit `refit`, `PLogicNet.save` and `runs revert` on a complete run with two snapshots. Others hit training.
 
 After each kill it checks that
 
-- the directory is readable;
-- after SIGTERM or Ctrl-C, the program printed how to continue;
+- `evaluate`, `rules` and `runs list` succeed on a complete run, and otherwise say how to complete it;
+- the files of the current snapshot and the output of these commands are exactly those of the old state or of the new
+  one, and the run does not go back from the new state to the old one;
+- after SIGTERM or Ctrl-C, a training printed how to continue;
 - no saved EM iteration is repeated.
 
-It then resumes the run, sometimes kills it again, and compares the result with an uninterrupted run, file by file.
-*Lost* means that a check failed. *Different* means other bytes or an additional file. In these tests, an E-step saves a
-checkpoint every 20 steps, so that kills also occur between checkpoints. `python torture/kills.py --only KIND:SEED`
-repeats a run.
+It then resumes the training or repeats the command, as if an hour had passed, and sometimes kills it again. Finally it
+compares the current snapshot with that of an uninterrupted run, file by file, and checks that
+
+- every other snapshot is intact;
+- the old state still exists, so that `runs revert` can go back to it;
+- no temporary files are left.
+
+*Lost* means that a run could not be read or continued. *Different* means other bytes, a missing snapshot or an
+additional file. In these tests, an E-step saves a checkpoint every 20 steps, so that kills also occur between
+checkpoints. `python torture/kills.py --only KIND:SEED` repeats a run.
+"""
+CRASH_STATES = """## Power cuts
+
+A power cut can also lose writes that the program made but that the disk has not stored. `python
+torture/crash_states.py` records the file operations of the real commands, computes the states that a power cut can
+leave on the disk after each of them, and opens every state. It must be the old state, the new state, or a directory
+without a run.
 """
 
 
@@ -125,17 +152,18 @@ def page(results: Mapping[str, Any], fuzzing: Mapping[str, Any]) -> str:
     measured = f"Measured by `{results['command']}` at commit {results['commit']}"
     sums = {key: sum(kind[key] for kind in kills["kinds"].values()) for key in next(iter(kills["kinds"].values()))}
     rows = [(_kind(kind), *of.values()) for kind, of in kills["kinds"].items()]
-    left = [(RENAMED.get(name, name), count) for name, count in kills["left"].items()]
     parts = [
         OPENING,
         f"{KILLS}\n{measured}:\n{kills['kills']:,} kills of {kills['runs']:,} runs, seeds from {kills['seed']}, in"
         f" {kills['minutes']:g} minutes.\n",
         _table(
-            ("kind of fault", "tried", "survived", "lost", "different", "tried during `resume`"), rows, sums.values()
+            ("kind of fault", "tried", "survived", "lost", "different", "tried after another kill"), rows, sums.values()
         ),
         _table(("killed command", "kills"), [(SETTINGS[name], count) for name, count in kills["settings"].items()]),
-        _table(("state after the kill", "kills"), left),
+        _table(("state after the kill", "kills"), list(kills["left"].items())),
     ]
+    if "crash_states" in results:
+        parts += _crash_states(results["crash_states"])
     if results["faults"]:
         parts += _other_faults({RENAMED.get(file, file): tests for file, tests in results["faults"].items()})
     if fuzzing:
@@ -148,6 +176,22 @@ def page(results: Mapping[str, Any], fuzzing: Mapping[str, Any]) -> str:
         )
         parts.append(_table(("target", "executions", "minutes", "open findings", "fixed findings"), rows))
     return "\n".join(parts)
+
+
+def _crash_states(results: Mapping[str, Any]) -> list[str]:
+    """Return the part about power cuts: the recorded commands, what readers found, and the failures."""
+    states = results.get("by_command", {})
+    recorded = [(f"`{command}`", count, states.get(command, "")) for command, count in results["recorded"].items()]
+    opened = [(OPENED.get(name, name), count) for name, count in results["opened"].items()]
+    failed = [(f"`{f['command']}`: {f['message']}", f["states"]) for f in results.get("failures", ())]
+    parts = [
+        CRASH_STATES,
+        _table(
+            ("command", "file operations", "states"), recorded, (sum(results["recorded"].values()), results["states"])
+        ),
+        _table(("a reader finds", "states"), opened),
+    ]
+    return [*parts, _table(("failure", "states"), failed)] if failed else parts
 
 
 def _other_faults(results: Mapping[str, Mapping[str, Mapping[str, int]]]) -> list[str]:
@@ -194,7 +238,8 @@ def write(kills: Mapping[str, Any]) -> bool:
     from results import save
 
     tested = faults()
-    save("reliability", {"kills": {k: v for k, v in kills.items() if k != "stopped"}, "faults": tested})
+    others = {key: value for key, value in read(RESULTS).items() if key == "crash_states"}
+    save("reliability", {"kills": {k: v for k, v in kills.items() if k != "stopped"}, **others, "faults": tested})
     main()
     return not any(count["lost"] for tests in tested.values() for count in tests.values())
 

@@ -23,10 +23,20 @@ from plogicnet.inference.fitted import FittedModel, Prediction, PredictionBatch,
 from plogicnet.inference.prediction import query_of
 from plogicnet.mln import RuleModel
 from plogicnet.rules import RuleTable, Statement, parse_statements, read_rule_file
-from plogicnet.runs import lifecycle, writing
-from plogicnet.runs.directory import State, state_of
+from plogicnet.runs import lifecycle
+from plogicnet.runs.checkpoints import ResumePoint, iteration_folder, write_start
+from plogicnet.runs.directory import CONFIG_FILE, GRAPH_FILES, NEURAL_FILE, START_DIR, State, state_of
 from plogicnet.runs.integrity import damage_as_input_error
-from plogicnet.runs.reading import ResumePoint, read_complete
+from plogicnet.runs.snapshots import (
+    KEEP,
+    SNAPSHOT_FILES,
+    UNCHANGED_BY_REFIT,
+    Content,
+    Origin,
+    publish,
+    read_content,
+    read_origins,
+)
 from plogicnet.support.errors import InputError, pluralize
 from plogicnet.support.progress import Progress, no_progress
 from plogicnet.systems.system import system_of
@@ -62,6 +72,10 @@ class PLogicNet:
         system_of(self.config).check(self.config)
         self.metrics: dict[str, Any] = {}
         self.seconds: Mapping[str, float] = {}
+        self.snapshot: Path | None = None
+        """The directory of the snapshot from which this model was loaded or that was last published from it."""
+        self._saved_files: Mapping[str, Path] = {}
+        """The directories of files in `snapshot` with the content of this model, by name."""
         self._fitted: FittedModel | None = None
 
     @property
@@ -113,25 +127,30 @@ class PLogicNet:
             hooks: callbacks for progress and for the metrics of each EM iteration.
         """
         statements, folder = self.statements(rules, graph), None if out is None else Path(out)
+        self.snapshot, self._saved_files = None, {}
         with nullcontext() if folder is None else lifecycle.open_run(folder, new=True):
             graph = graph.with_validation(self.config.seed)
             if graph.moved_to_valid:
                 count = pluralize(graph.moved_to_valid, "training triple is", "training triples are")
                 log.warning("the graph has no valid split, so %s held out for λ and calibration", count)
             if folder is not None:
-                writing.write_start(folder, self.config, graph, statements)
-            return self._train(ResumePoint(self.config, graph, statements), hooks or Hooks(), folder)
+                write_start(folder, self.config, graph, statements)
+            return self._train(ResumePoint(self.config, graph, statements), hooks or Hooks(), folder, "train")
 
     @classmethod
     def resume(
-        cls, path: str | Path, settings: Mapping[str, object] | None = None, hooks: Hooks | None = None
+        cls,
+        path: str | Path,
+        settings: Mapping[str, object] | None = None,
+        hooks: Hooks | None = None,
+        keep: int = KEEP,
     ) -> "PLogicNet":
         """Continue an interrupted run, or train a complete run for more EM iterations if `settings` increase them.
 
-        On a CPU the result is bitwise equal to that of an uninterrupted run.
+        On a CPU the result is bitwise equal to that of an uninterrupted run. `keep` is the number of snapshots to keep.
         """
         with lifecycle.resume_run(Path(path), settings or {}) as start:
-            return cls(start.config)._train(start, hooks or Hooks(), Path(path))
+            return cls(start.config)._train(start, hooks or Hooks(), Path(path), "resume", keep)
 
     @classmethod
     def load_or_train(
@@ -151,11 +170,25 @@ class PLogicNet:
         return cls(config).fit(graph, rules, path, hooks)
 
     def refit(
-        self, rules: RulesSource = None, out: str | Path | None = None, hooks: Hooks | None = None
+        self,
+        rules: RulesSource = None,
+        out: str | Path | None = None,
+        hooks: Hooks | None = None,
+        keep: int = KEEP,
     ) -> "PLogicNet":
-        """Learn the rule weights again, optionally with other rules. The neural model does not change."""
+        """Learn the rule weights again, optionally with other rules. The neural model does not change.
+
+        Args:
+            rules: rules that replace those of the model, as the path of a file or as text in the rule syntax.
+            out: run directory in which the result is published as a new snapshot.
+            hooks: callbacks for progress.
+            keep: the number of snapshots to keep.
+        """
         fitted, hooks, folder = self._as_trained, hooks or Hooks(), None if out is None else Path(out)
         with nullcontext() if folder is None else lifecycle.open_run(folder):
+            if folder is not None:
+                lifecycle.require_finished(folder)
+                lifecycle.require_current(folder, self.snapshot)
             source: RuleModel | MiningResult = fitted.outcome.rule_model
             if rules is not None:
                 without_mining = self.config.with_values({"rules.mine": False})
@@ -163,14 +196,14 @@ class PLogicNet:
                     fitted.graph, without_mining, self.statements(rules, fitted.graph), hooks.progress
                 )
             last = refit(fitted.graph, self.config, fitted.outcome, source.rules, source.constraints, hooks)
+            self._finish(fitted.graph, last, fitted.candidates, hooks)
+            self._saved_files = {n: place for n, place in self._saved_files.items() if n in UNCHANGED_BY_REFIT}
             if folder is not None:
-                if state_of(folder) is State.ABSENT:
-                    writing.write_start(folder, self.config, fitted.graph, None)
-                writing.write_iteration(folder, fitted.graph, fitted.candidates, last, last, final=True)
-            return self._finish(fitted.graph, last, fitted.candidates, hooks, folder)
+                self._publish(folder, "refit", self._saved_files, keep)
+        return self
 
-    def _train(self, start: ResumePoint, hooks: Hooks, out: Path | None) -> "PLogicNet":
-        """Mine rules unless an EM iteration is done, run the remaining iterations, calibrate and evaluate."""
+    def _train(self, start: ResumePoint, hooks: Hooks, out: Path | None, command: str, keep: int = KEEP) -> "PLogicNet":
+        """Mine rules unless an EM iteration is done, run the remaining iterations, calibrate, evaluate and publish."""
         _use_threads(self.config)
         graph, candidates, last = start.graph, start.candidates, start.last
         if last is None:
@@ -182,15 +215,16 @@ class PLogicNet:
             candidates = mined.n_candidates
             with hooks.clock("ground"):
                 last = initial_state(graph, self.config, mined.rules, mined.constraints, hooks)
-        if not start.final:
-            saving = hooks if out is None else lifecycle.saving_hooks(out, graph, candidates, hooks)
-            last = run_em(graph, self.config, last, saving, start.best)
-        return self._finish(graph, last, candidates, hooks, out)
+        saving = hooks if out is None else lifecycle.saving_hooks(out, graph, candidates, hooks)
+        last = run_em(graph, self.config, last, saving, start.best)
+        self._finish(graph, last, candidates, hooks)
+        if out is not None:
+            saved = {NEURAL_FILE: iteration_folder(out, last.iteration)}
+            self._publish(out, command, saved | dict.fromkeys(GRAPH_FILES, out / START_DIR), keep)
+        return self
 
-    def _finish(
-        self, graph: KnowledgeGraph, outcome: Outcome, candidates: int, hooks: Hooks, out: Path | None
-    ) -> "PLogicNet":
-        """Compute standard errors and counts of the rules, calibrate, evaluate, and write the run to `out` if given."""
+    def _finish(self, graph: KnowledgeGraph, outcome: Outcome, candidates: int, hooks: Hooks) -> None:
+        """Compute standard errors and counts of the rules, calibrate, and evaluate."""
         with hooks.clock("report"):
             rules = system_of(self.config).report(outcome.rule_model, outcome.hidden_q, self.config)
             outcome = replace(outcome, rule_model=replace(outcome.rule_model, rules=rules))
@@ -202,9 +236,12 @@ class PLogicNet:
             splits = [split for split in ("valid", "test") if len(graph.split(split))]
             self.metrics |= {split: self.evaluate(split, hooks.progress) for split in splits}
         self.seconds = hooks.clock.seconds
-        if out is not None:
-            writing.publish(out, self.config, graph, outcome, self.metrics, self.seconds)
-        return self
+
+    def _publish(self, path: Path, command: str, unchanged: Mapping[str, Path], keep: int) -> None:
+        """Publish this model as a snapshot. The files in `unchanged` are linked from their directories."""
+        content = Content(self.config, self.fitted.graph, self.fitted.outcome, self.metrics)
+        self.snapshot = publish(path, content, Origin(command, self.seconds), unchanged, keep)
+        self._saved_files = dict.fromkeys(SNAPSHOT_FILES, self.snapshot)
 
     def statements(self, rules: RulesSource, graph: KnowledgeGraph) -> list[Statement]:
         """Parse rules from a file or text, and check that the graph and an engine support them.
@@ -298,31 +335,40 @@ class PLogicNet:
         model._fitted = with_facts(self.fitted, facts)
         return model
 
-    def save(self, path: str | Path) -> None:
-        """Write a run directory, replacing an existing run.
+    def save(self, path: str | Path, keep: int = KEEP) -> None:
+        """Write a new run directory, or publish a new snapshot in an existing one.
 
-        Do not interrupt the replacement of a complete run: the old run is removed before the new one is written.
+        The previous snapshot of an existing run is kept. `keep` is the number of snapshots to keep.
         """
-        fitted, folder = self._as_trained, Path(path)
-        with lifecycle.open_run(folder):
-            writing.write_start(folder, self.config, fitted.graph, None)
-            # with this iteration, an interrupted save can be resumed
-            writing.write_iteration(folder, fitted.graph, fitted.candidates, fitted.outcome, fitted.outcome)
-            writing.publish(folder, self.config, fitted.graph, fitted.outcome, self.metrics, self.seconds)
+        self._as_trained  # noqa: B018 (raises InputError if facts were added)
+        with lifecycle.open_run(Path(path)):
+            lifecycle.require_finished(Path(path))
+            self._publish(Path(path), "save", self._saved_files, keep)
 
     @classmethod
-    def load(cls, path: str | Path, settings: Mapping[str, object] | None = None, edited: bool = False) -> "PLogicNet":
-        """Load a complete run. `settings` by dotted key, such as the device, override the settings of the run.
+    def load(
+        cls, path: str | Path, settings: Mapping[str, object] | None = None, snapshot: str | None = None
+    ) -> "PLogicNet":
+        """Load a complete run.
 
-        With `edited`, an edited rules.tsv is accepted. In that case, call `refit` before any other method.
+        Args:
+            path: the run directory.
+            settings: settings by dotted key, such as the device, that override the settings of the run.
+            snapshot: the name of a snapshot. Default: the current one.
         """
-        config, graph, outcome, metrics = read_complete(Path(path), settings or {}, edited)
-        _use_threads(config)
-        model = cls(config)
-        model.metrics = metrics
+        content, folder = read_content(Path(path), settings or {}, snapshot)
+        _use_threads(content.config)
+        model = cls(content.config)
+        model.metrics, model.snapshot = content.metrics, folder
+        unchanged = [n for n in SNAPSHOT_FILES if n != CONFIG_FILE or not set(settings or ()) - {"device", "threads"}]
+        model._saved_files = dict.fromkeys(unchanged, folder)
+        if origin := read_origins(Path(path)).get(folder.name):
+            model.seconds = origin.seconds
         with damage_as_input_error(Path(path)):
-            calibration = Calibration.from_json(metrics["calibration"])
-            model._fitted = FittedModel.of(graph, config, outcome, calibration, metrics["candidates"])
+            calibration = Calibration.from_json(content.metrics["calibration"])
+            model._fitted = FittedModel.of(
+                content.graph, content.config, content.outcome, calibration, content.metrics["candidates"]
+            )
         return model
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from forking import run_program
+from stopping import files_of, tree_of
 
 PROGRAM = Path(sys.executable).with_name("plogicnet")
 DATA = Path(os.environ.get("PLOGICNET_DATA", "no-data")).resolve()
@@ -68,18 +69,27 @@ def run(graph: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+def names_of(run: Path, file: str) -> list[str]:
+    """Return the names in a file of lines `id⇥name`."""
+    return [line.split("\t")[1] for line in files_of(run)[file].decode().splitlines()]
+
+
 def test_a_run_directory_contains_only_its_files(run: Path) -> None:
-    names = {p.name for p in run.iterdir()}
-    assert names == {
+    names = (
         *("config.yaml", "rules.tsv", "hidden.parquet", "neural.safetensors", "entities.tsv", "relations.tsv"),
-        *("metrics.json", "history.jsonl", "timings.json", "log.txt", "graph.parquet", ".lock", "run.json"),
+        *("metrics.json", "history.jsonl", "graph.parquet", "manifest.json"),
+    )
+    assert {str(p.relative_to(run)) for p in run.rglob("*") if p.is_file()} == {
+        *(f"snapshots/0001/{name}" for name in names),
+        *("CURRENT", "work/lock", "work/log.txt", "work/timings.json"),
     }
-    assert len((run / "history.jsonl").read_text().splitlines()) == 2
+    assert not any(file.stat().st_mode & 0o222 for file in (run / "snapshots" / "0001").iterdir())
+    assert len(files_of(run)["history.jsonl"].splitlines()) == 2
 
 
 def test_evaluate_returns_the_metrics_of_training_for_four_rankings(run: Path) -> None:
     result = run_json("evaluate", run)
-    saved = json.loads((run / "metrics.json").read_text())["test"]
+    saved = json.loads(files_of(run)["metrics.json"])["test"]
     for name in ("neural", "rules", "plogicnet", "plogicnet*"):
         assert 0 < result[name]["mrr"] <= 1
         assert result[name] == saved[name]
@@ -93,8 +103,8 @@ def test_evaluate_returns_the_metrics_of_training_for_four_rankings(run: Path) -
 
 
 def test_explanations_agree_with_predictions(run: Path) -> None:
-    relation = (run / "rules.tsv").read_text().splitlines()[1].split("\t")[1].split("(")[0]
-    head = (run / "entities.tsv").read_text().splitlines()[0].split("\t")[1]
+    relation = files_of(run)["rules.tsv"].decode().splitlines()[1].split("\t")[1].split("(")[0]
+    head = names_of(run, "entities.tsv")[0]
     rows = run_json("predict", run, "--head", head, "--relation", relation, "--top", 5)["predictions"]
     assert len(rows) == 5
     assert rows == sorted(rows, key=lambda row: -row["probability"])
@@ -110,8 +120,7 @@ def test_explanations_agree_with_predictions(run: Path) -> None:
 
 
 def test_predict_heads_relations_triples_and_missing_facts(run: Path, tmp_path: Path) -> None:
-    entities = [line.split("\t")[1] for line in (run / "entities.tsv").read_text().splitlines()]
-    relation = (run / "relations.tsv").read_text().splitlines()[0].split("\t")[1]
+    entities, relation = names_of(run, "entities.tsv"), names_of(run, "relations.tsv")[0]
     by_tail = run_json("predict", run, "--relation", relation, "--tail", entities[0], "--top", 3)["predictions"]
     assert [row["tail"] for row in by_tail] == [entities[0]] * 3
     by_pair = run_json("predict", run, "--head", entities[0], "--tail", entities[1], "--top", 3)["predictions"]
@@ -152,9 +161,7 @@ def test_the_same_seed_writes_the_same_files(graph: str, tmp_path: Path) -> None
             plogicnet("train", graph, "--out", tmp_path / name, "--device", "cpu", "--threads", 2, *quick).returncode
             == 0
         )
-    for file in (tmp_path / "one").iterdir():
-        if file.name not in ("log.txt", "timings.json"):
-            assert file.read_bytes() == (tmp_path / "two" / file.name).read_bytes(), file.name
+    assert tree_of(tmp_path / "one") == tree_of(tmp_path / "two")
 
 
 def test_mine_counts_and_writes_rules(graph: str, tmp_path: Path) -> None:
@@ -210,25 +217,26 @@ def test_invalid_input_exits_with_2_and_a_message(arguments: tuple[str, ...], me
 
 
 def test_a_similar_name_is_suggested_for_an_unknown_one(run: Path) -> None:
-    entity = (run / "entities.tsv").read_text().splitlines()[0].split("\t")[1]
+    entity = names_of(run, "entities.tsv")[0]
     result = plogicnet("explain", run, entity + "x", "nothing", entity)
     assert result.returncode == 2
     assert f"unknown entity '{entity}x'. Did you mean" in result.stderr
 
 
 def test_a_complete_run_is_not_overwritten(run: Path) -> None:
-    before = (run / "metrics.json").read_bytes()
+    before = tree_of(run)
     result = plogicnet("train", "--out", run)
     assert result.returncode == 2
     assert "contains a complete run" in result.stderr
-    assert (run / "metrics.json").read_bytes() == before
+    assert tree_of(run) == before
 
 
 def test_a_locked_run_directory_is_refused(tmp_path: Path) -> None:
+    from plogicnet.runs.directory import LOCK_FILE
     from plogicnet.support.files import lock_directory
 
-    (tmp_path / "run").mkdir()
-    with lock_directory(tmp_path / "run"):
+    (tmp_path / "run" / LOCK_FILE).parent.mkdir(parents=True)
+    with lock_directory(tmp_path / "run", LOCK_FILE):
         result = plogicnet("train", "--out", tmp_path / "run", *SMALL)
     assert result.returncode == 2
     assert "another process is writing here" in result.stderr

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,8 @@ from plogicnet import PLogicNet
 from plogicnet.config import Config
 from plogicnet.graph import demo_family
 from plogicnet.graph.family import true_facts
+from plogicnet.runs.directory import snapshot_folder
+from stopping import update_checksums
 
 SIBLING = "celia_thal"
 FACTS = [("aaron_thal", "brother", "kim_thal"), ("maya_thal", "sister", "kim_thal")]
@@ -154,13 +157,11 @@ def test_invalid_facts_are_an_error(
         assert message in stderr
 
 
-def test_labels_are_shown(call: Call, family: Path, kim: Path) -> None:
-    labels = family / "labels.tsv"
-    labels.write_text("aaron_thal\tAaron Thal\nuncle\tuncle of\n")
-    try:
-        _, out, _ = call("explain", family, "clemens_brandt", "uncle", "kim_thal", "--facts", kim, "--format", "text")
-    finally:
-        labels.unlink()
+def test_labels_are_shown(call: Call, family: Path, kim: Path, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(family, tmp_path / "run"))
+    (snapshot_folder(run) / "labels.tsv").write_text("aaron_thal\tAaron Thal\nuncle\tuncle of\n")
+    update_checksums(run)
+    _, out, _ = call("explain", run, "clemens_brandt", "uncle", "kim_thal", "--facts", kim, "--format", "text")
     assert out.startswith("uncle of(clemens_brandt, kim_thal)")
     assert "uncle of(clemens_brandt, Aaron Thal) and brother(Aaron Thal, kim_thal)" in out
     assert '"uncle of"(X, Y) & brother(Y, Z) => "uncle of"(X, Z)' in out

@@ -10,7 +10,6 @@ import os
 import shutil
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,13 +22,24 @@ from calling import Call, call_json
 from plogicnet import PLogicNet
 from plogicnet.config import Config
 from plogicnet.graph import open_graph
-from plogicnet.runs.directory import require_complete
-from plogicnet.runs.reading import read_rules
+from plogicnet.runs.checkpoints import iteration_folder, saved_iterations
+from plogicnet.runs.directory import (
+    CHECKPOINT_DIR,
+    E_STEP_FILE,
+    LOCK_FILE,
+    LOG_FILE,
+    SNAPSHOTS_DIR,
+    START_DIR,
+    has_unfinished_training,
+    snapshot_folder,
+)
+from plogicnet.runs.integrity import verify_checksums
+from plogicnet.support.errors import InputError
 from plogicnet.support.progress import Progress, Timer, no_progress
 from plogicnet.training.hooks import Hooks
 from reproduction.first_e_step import fit_or_load
 from small import SMALL, small_graph, write_small_graph
-from stopping import StoppedError, different, files_of, stop_at
+from stopping import StoppedError, different, files_of, leftovers, overwrite, stop_at, tree_of
 
 STEPS = 70
 QUERY = ("--head", "man0", "--relation", "husband")
@@ -83,35 +93,32 @@ def unfinished(stopped_run: Path, tmp_path: Path) -> Path:
 def error_message(call: Call, *arguments: object) -> str:
     """Run a command that must fail without output or changed files, and return stderr."""
     folder = next((Path(str(word)) for word in arguments if Path(str(word)).is_dir()), None)
-    before = files_of(folder) if folder else {}
+    before = tree_of(folder) if folder else {}
     code, out, stderr = call(*arguments)
     assert (code, out) == (2, ""), stderr
     if folder and folder.is_dir():
-        after = files_of(folder)
-        assert {name for name in before | after if before.get(name) != after.get(name)} <= {".lock"}
+        assert tree_of(folder) == before
         assert not list(folder.rglob("*.part"))
     return stderr
 
 
 def resume(call: Call, run: Path, same_as: Path) -> str:
-    """Resume a run, which must write the same files as an uninterrupted training, and return stderr."""
+    """Resume a run, which must publish the same snapshot as an uninterrupted training, and return stderr."""
     code, _, stderr = call("resume", run)
     assert code == 0, stderr
-    assert set(different(same_as, run)) <= {".lock"}
-    assert not list(run.rglob("*.part"))
-    assert not (run / "checkpoint").exists()
+    assert different(same_as, run) == []
+    assert leftovers(run) == []
     return stderr
 
 
 def flip_bit(file: Path, bit: int) -> None:
     content = bytearray(file.read_bytes())
     content[bit // 8] ^= 1 << bit % 8
-    file.write_bytes(content)
+    overwrite(file, bytes(content))
 
 
 def truncate(file: Path, size: int) -> None:
-    with file.open("r+b") as opened:
-        opened.truncate(size)
+    overwrite(file, file.read_bytes()[:size])
 
 
 CommandResult = tuple[int, str, str]
@@ -176,8 +183,8 @@ RUN_FILES = (
     "graph.parquet",
     "entities.tsv",
     "relations.tsv",
-    "run.json",
     "metrics.json",
+    "manifest.json",
     *OUTCOME_FILES,
 )
 DAMAGES: dict[str, Callable[[Path], None]] = {
@@ -193,8 +200,8 @@ DAMAGES: dict[str, Callable[[Path], None]] = {
 @pytest.mark.parametrize("name", RUN_FILES)
 def test_a_damaged_file_of_a_complete_run_is_reported(call: Call, complete: Path, name: str, damage_kind: str) -> None:
     before = call_json(call, "predict", complete, *QUERY)
-    DAMAGES[damage_kind](complete / name)
-    if name in ("metrics.json", "run.json") and damage_kind == "one byte short":  # only the final newline is missing
+    DAMAGES[damage_kind](snapshot_folder(complete) / name)
+    if name == "manifest.json" and damage_kind == "one byte short":  # only the final newline is missing
         assert call_json(call, "predict", complete, *QUERY) == before
         return
     for command, *arguments in READING_COMMANDS:
@@ -212,7 +219,8 @@ def test_a_flipped_bit_is_reported_or_harmless(
     shutil.rmtree(run, ignore_errors=True)
     shutil.copytree(reference_run, run)
     name = data.draw(st.sampled_from(RUN_FILES))
-    flip_bit(run / name, data.draw(st.integers(0, (run / name).stat().st_size * 8 - 1)))
+    file = snapshot_folder(run) / name
+    flip_bit(file, data.draw(st.integers(0, file.stat().st_size * 8 - 1)))
     code, out, stderr = call("predict", run, *QUERY, "--json")
     if code == 2:
         assert name in stderr
@@ -222,21 +230,24 @@ def test_a_flipped_bit_is_reported_or_harmless(
 
 
 def test_every_reading_command_reports_damaged_rules(call: Call, complete: Path) -> None:
-    truncate(complete / "rules.tsv", (complete / "rules.tsv").read_text().rindex("\n", 0, -1) + 1)  # one rule fewer
-    for command, *arguments in (*READING_COMMANDS, ("rules",)):
-        assert "rules.tsv was changed after the run was saved (converted line endings" in error_message(
-            call, command, complete, *arguments
+    file = snapshot_folder(complete) / "rules.tsv"
+    truncate(file, file.read_text().rindex("\n", 0, -1) + 1)  # one rule fewer
+    for command, *arguments in (*READING_COMMANDS, ("rules",), ("refit",)):
+        stderr = error_message(call, command, complete, *arguments)
+        assert f"{file} is damaged or was edited: its checksum does not match (converted line endings" in stderr
+        assert (
+            "To change the rules, write them to a file of your own with `plogicnet rules RUN --out my.rules`" in stderr
         )
 
 
 @pytest.mark.parametrize("damage_kind", DAMAGES)
-@pytest.mark.parametrize("name", [*OUTCOME_FILES, "reached.json"])
+@pytest.mark.parametrize("name", [*OUTCOME_FILES, "metrics.json", "manifest.json"])
 def test_a_damaged_checkpoint_is_skipped_for_the_previous_one(
     call: Call, reference_run: Path, unfinished: Path, name: str, damage_kind: str
 ) -> None:
-    DAMAGES[damage_kind](unfinished / "checkpoint" / "2" / name)
+    DAMAGES[damage_kind](iteration_folder(unfinished, 2) / name)
     stderr = resume(call, unfinished, same_as=reference_run)
-    if name != "reached.json" or damage_kind not in (
+    if name != "manifest.json" or damage_kind not in (
         "one byte short",
         "removed",
     ):  # harmless, or the iteration counts as unfinished
@@ -245,11 +256,18 @@ def test_a_damaged_checkpoint_is_skipped_for_the_previous_one(
         assert "resuming the training from EM iteration 1" in stderr
 
 
+def test_a_flipped_bit_in_the_format_of_a_checkpoint_is_damage(
+    call: Call, reference_run: Path, unfinished: Path
+) -> None:
+    replace_text(iteration_folder(unfinished, 2) / "manifest.json", '"format": 1', '"format": 3')
+    assert "resuming the training from EM iteration 1" in resume(call, unfinished, same_as=reference_run)
+
+
 def test_without_an_intact_checkpoint_training_starts_from_the_beginning(
     call: Call, reference_run: Path, unfinished: Path
 ) -> None:
-    for iteration in "12":
-        flip_bit(unfinished / "checkpoint" / iteration / "hidden.parquet", 999)
+    for iteration in (1, 2):
+        flip_bit(iteration_folder(unfinished, iteration) / "hidden.parquet", 999)
     stderr = resume(call, unfinished, same_as=reference_run)
     assert "resuming the training from the beginning" in stderr
 
@@ -265,52 +283,41 @@ def test_the_best_and_the_last_iteration_are_saved(call: Call, graph: Path, tmp_
     }
     values |= {"em.patience": 2, "neural.steps": 30}
     expected_run = train(tmp_path / "whole", graph, values)
-    best = json.loads((expected_run / "metrics.json").read_text())["iteration"]
-    reached = len((expected_run / "history.jsonl").read_text().splitlines())
+    expected = snapshot_folder(expected_run)
+    best = json.loads((expected / "metrics.json").read_text())["iteration"]
+    reached = len((expected / "history.jsonl").read_text().splitlines())
     assert reached == best + 2
     run = train_until_stopped(tmp_path / "run", graph, values, stop_at("training", reached))
-    saved = sorted(int(p.name) for p in (run / "checkpoint").iterdir() if p.is_dir())
+    saved = saved_iterations(run)
     assert saved == [best, best + 1]
     for iteration in {"last": saved[-1:], "best": saved[:1], "all": saved}[damaged]:
-        flip_bit(run / "checkpoint" / str(iteration) / "neural.safetensors", 9999)
+        flip_bit(iteration_folder(run, iteration) / "neural.safetensors", 9999)
     stderr = resume(call, run, same_as=expected_run)
     assert ("resuming the training from the beginning" in stderr) == (damaged != "last")
 
 
-def test_a_damaged_refit_is_not_trained_from_the_beginning(call: Call, complete: Path) -> None:
-    """Training would use other rules."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("plogicnet.runs.writing.publish", raise_stopped_error)
-        with pytest.raises(StoppedError):
-            PLogicNet.load(complete).refit("husband(X, Y) => wife(Y, X)", out=complete)
-    (complete / "metrics.json").unlink()  # `publish` starts with this
-    flip_bit(complete / "checkpoint" / "3" / "hidden.parquet", 999)
-    assert "checkpoint/3/hidden.parquet is damaged" in error_message(call, "resume", complete)
-
-
-@pytest.mark.parametrize("damaged", ["the checkpoint", "the run too"])
-def test_more_iterations_restart_from_the_complete_run_if_the_checkpoint_is_damaged(
+@pytest.mark.parametrize("damaged", ["the checkpoint", "the snapshot too"])
+def test_more_iterations_restart_from_the_snapshot_if_the_checkpoint_is_damaged(
     call: Call, graph: Path, complete: Path, tmp_path: Path, damaged: str
 ) -> None:
-    expected_run = train(tmp_path / "whole", graph, {"em.iterations": 4})
+    expected_run = train(tmp_path / "whole", graph, {"em.iterations": 5})
     with pytest.raises(StoppedError):
-        PLogicNet.resume(complete, {"em.iterations": 4}, Hooks(stop_at("training", 1, 50)))
-    flip_bit(complete / "checkpoint" / "3" / "neural.safetensors", 9999)
-    if damaged == "the run too":
-        flip_bit(complete / "hidden.parquet", 9999)
-        assert f"{complete / 'hidden.parquet'} is damaged" in error_message(call, "resume", complete)
+        PLogicNet.resume(complete, {"em.iterations": 5}, Hooks(stop_at("training", 2)))
+    flip_bit(iteration_folder(complete, 4) / "neural.safetensors", 9999)
+    if damaged == "the snapshot too":
+        file = snapshot_folder(complete) / "hidden.parquet"
+        flip_bit(file, 9999)
+        assert f"{file} is damaged" in error_message(call, "resume", complete)
         return
-    assert "resuming the training from the previously complete run" in resume(call, complete, same_as=expected_run)
+    stderr = resume(call, complete, same_as=expected_run)
+    assert "EM iteration 4 is skipped: " in stderr
+    assert "resuming the training from snapshot 0001" in stderr
 
 
-def raise_stopped_error(*_: object) -> None:
-    raise StoppedError
-
-
-@pytest.mark.parametrize("name", ["graph.parquet", "entities.tsv", "relations.tsv", "config.yaml", "run.json"])
+@pytest.mark.parametrize("name", ["graph.parquet", "entities.tsv", "relations.tsv", "config.yaml", "manifest.json"])
 @pytest.mark.parametrize("damage_kind", ["cut in half", "a bit flipped"])
 def test_resume_needs_the_intact_files_of_the_start(call: Call, unfinished: Path, name: str, damage_kind: str) -> None:
-    DAMAGES[damage_kind](unfinished / name)
+    DAMAGES[damage_kind](unfinished / START_DIR / name)
     assert name in error_message(call, "resume", unfinished)
 
 
@@ -319,8 +326,8 @@ def test_damaged_rules_of_the_user_are_reported(call: Call, tmp_path: Path) -> N
     config = Config().with_values(SMALL)
     with pytest.raises(StoppedError):
         PLogicNet(config).fit(small_graph(), "2: husband(X, Y) => wife(Y, X)", run, Hooks(stop_at("mining")))
-    file = run / "checkpoint" / "written.rules"
-    file.write_text(file.read_text().replace("2.0: ", "3.0: ").replace("2: ", "3: "))
+    file = run / START_DIR / "written.rules"
+    overwrite(file, file.read_text().replace("2.0: ", "3.0: ").replace("2: ", "3: "))
     assert f"{file} is damaged or was edited" in error_message(call, "resume", run)
 
 
@@ -334,18 +341,18 @@ def test_a_damaged_checkpoint_of_an_e_step_is_skipped(
     first = unfinished
     with pytest.raises(KeyboardInterrupt):
         PLogicNet.resume(first, hooks=Hooks(stop_at("training", 1, STEPS - 50, KeyboardInterrupt)))
-    last, before = (first / "checkpoint" / f"e_step{word}.safetensors" for word in ("", ".before"))
+    last, before = (first / CHECKPOINT_DIR / f"e_step{word}.safetensors" for word in ("", ".before"))
     assert last.exists()
     assert before.exists()
     for number, (damage_kind, damage) in enumerate(DAMAGES.items()):
         one, both = (Path(shutil.copytree(first, tmp_path / f"{number}{word}")) for word in ("one", "both"))
-        damage(one / "checkpoint" / last.name)
+        damage(one / CHECKPOINT_DIR / last.name)
         stderr = resume(call, one, same_as=reference_run)
         if damage_kind != "removed":
             assert f"{last.name} is damaged" in stderr
-            assert f"resuming the training from {one / 'checkpoint' / before.name}, after step 50" in stderr
+            assert f"resuming the training from {one / CHECKPOINT_DIR / before.name}, after step 50" in stderr
         for file in (last, before):
-            damage(both / "checkpoint" / file.name)
+            damage(both / CHECKPOINT_DIR / file.name)
         stderr = resume(call, both, same_as=reference_run)
         assert (
             damage_kind == "removed"
@@ -383,33 +390,139 @@ def test_a_flipped_bit_in_a_checkpoint_does_not_change_the_result(
     run = tmp_path / "run"
     shutil.rmtree(run, ignore_errors=True)
     shutil.copytree(stopped_run, run)
-    files = sorted(f for f in (run / "checkpoint").rglob("*") if f.is_file() and f.stat().st_size)
-    file = data.draw(st.sampled_from([f for f in files if f.name != "written.rules"]))
+    files = [run / E_STEP_FILE, *(file for i in saved_iterations(run) for file in iteration_folder(run, i).iterdir())]
+    file = data.draw(st.sampled_from(sorted(files)))
     flip_bit(file, data.draw(st.integers(0, file.stat().st_size * 8 - 1)))
     resume(call, run, same_as=reference_run)
 
 
-def test_a_run_without_metrics_or_run_file_is_reported(call: Call, complete: Path) -> None:
-    """The advice must not be to run a command that gives the same error."""
-    saved = (complete / "metrics.json").read_bytes()
-    (complete / "metrics.json").unlink()
-    for command in ("evaluate", "resume", "refit"):
-        code, _, stderr = call(command, complete)
-        assert code == 2
-        assert "If the run was complete, restore metrics.json from a copy. Otherwise remove the directory" in stderr, (
-            stderr
-        )
-    (complete / "metrics.json").write_bytes(saved)
-    (complete / "run.json").unlink()
-    code, _, stderr = call("evaluate", complete)
-    assert code == 2
-    assert f"{complete} is damaged: its file run.json is missing. Restore the file from a copy" in stderr
-
-
 def test_files_have_the_permissions_of_new_files(complete: Path, tmp_path: Path) -> None:
+    """The files of a snapshot are read-only."""
     (tmp_path / "new").touch()
-    modes = {file.name: file.stat().st_mode for file in complete.iterdir()}
-    assert set(modes.values()) == {(tmp_path / "new").stat().st_mode}, modes
+    mode = (tmp_path / "new").stat().st_mode
+    modes = {file: file.stat().st_mode for file in complete.rglob("*") if file.is_file()}
+    snapshot = {file for file in modes if file.parent == snapshot_folder(complete)}
+    assert modes == {file: mode & ~0o222 if file in snapshot else mode for file in modes}
+
+
+# Damaged or missing snapshots
+
+
+@pytest.fixture(scope="module")
+def refitted_run(reference_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run with two snapshots; tests copy it before they change it."""
+    run = Path(shutil.copytree(reference_run, tmp_path_factory.mktemp("faults") / "run"))
+    PLogicNet.load(run).refit("=2: husband(X, Y) => wife(Y, X)", out=run)
+    return run
+
+
+@pytest.fixture
+def refitted(refitted_run: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(refitted_run, tmp_path / "refitted"))
+
+
+@pytest.mark.parametrize("content", [None, b"", b"\xff\xfe\x00", b"latest\n", b"../0001\n", b"0002\n0001\n"])
+def test_a_missing_or_damaged_current_file_is_reported(
+    call: Call, graph: Path, refitted: Path, content: bytes | None
+) -> None:
+    """Nothing is changed, and the advice restores the run."""
+    file = refitted / "CURRENT"
+    before = call_json(call, "predict", refitted, *QUERY)
+    file.unlink() if content is None else file.write_bytes(content)
+    commands = [(command, refitted, *arguments) for command, *arguments in READING_COMMANDS]
+    commands += [(command, refitted) for command in ("rules", "refit", "resume")]
+    commands += [("runs", "list", refitted), ("runs", "revert", refitted, "0001")]
+    for command in commands:
+        stderr = error_message(call, *command)
+        assert "CURRENT is missing. " in stderr if content is None else f"{file} is damaged: " in stderr, command
+        assert "Write the name of a snapshot into CURRENT: 0001 or 0002." in stderr, command
+    tree = tree_of(refitted)
+    code, _, stderr = call("train", graph, "--out", refitted, *QUICK)
+    assert (code, "Write the name of a snapshot into CURRENT: 0001 or 0002." in stderr) == (2, True)
+    assert tree_of(refitted) == tree
+    file.write_text("0002")
+    assert call_json(call, "predict", refitted, *QUERY) == before
+
+
+@pytest.mark.parametrize("unfinished_training", [False, True])
+def test_every_command_reports_a_missing_current_file(
+    call: Call, graph: Path, refitted: Path, unfinished_training: bool
+) -> None:
+    if unfinished_training:
+        with pytest.raises(StoppedError):
+            PLogicNet.resume(refitted, {"em.iterations": 4}, Hooks(stop_at("training")))
+    (refitted / "CURRENT").unlink()
+    tree = tree_of(refitted)
+    for command in (("doctor", refitted), ("resume", refitted), ("train", graph, "--out", refitted, *QUICK)):
+        code, out, stderr = call(*command)
+        assert (code, out) == (2, "")
+        assert "CURRENT is missing. Write the name of a snapshot into CURRENT: 0001 or 0002." in stderr
+        assert tree_of(refitted) == tree
+
+
+def test_a_flipped_bit_in_the_current_file_is_reported_or_harmless(call: Call, refitted: Path) -> None:
+    """The other snapshot is never read by mistake."""
+    file = refitted / "CURRENT"
+    content, expected = file.read_bytes(), call_json(call, "rules", refitted)
+    for bit in range(8 * len(content)):
+        flip_bit(file, bit)
+        code, out, stderr = call("rules", refitted, "--json")
+        name = file.read_bytes().decode(errors="replace").strip()
+        if code == 0:
+            assert json.loads(out) == expected, name
+        else:
+            assert f"{file} is damaged" in stderr or f"{refitted / SNAPSHOTS_DIR / name} is damaged" in stderr, name
+        file.write_bytes(content)
+
+
+@pytest.mark.parametrize("removed", ["0002", "0001 and 0002", "snapshots"])
+def test_a_missing_snapshot_is_reported(call: Call, refitted: Path, removed: str) -> None:
+    for name in removed.split(" and "):
+        shutil.rmtree(refitted / name if name == SNAPSHOTS_DIR else refitted / SNAPSHOTS_DIR / name)
+    for command, *arguments in (*READING_COMMANDS, ("rules",), ("refit",), ("resume",)):
+        stderr = error_message(call, command, refitted, *arguments)
+        assert f"{refitted / SNAPSHOTS_DIR / '0002'} is damaged" in stderr
+        assert (f"`plogicnet runs revert {refitted} 0001`" in stderr) == (removed == "0002")
+    if removed == "0002":
+        assert call("runs", "revert", refitted, "0001")[0] == 0
+        assert call("evaluate", refitted)[0] == 0
+
+
+def test_a_damaged_snapshot_can_be_replaced_by_an_older_one(call: Call, refitted: Path, reference_run: Path) -> None:
+    flip_bit(snapshot_folder(refitted) / "hidden.parquet", 999)
+    stderr = error_message(call, "evaluate", refitted)
+    assert f"Or go back to another snapshot: `plogicnet runs revert {refitted} 0001`." in stderr
+    assert "hidden.parquet is damaged" in error_message(call, "runs", "revert", refitted, "0002")
+    assert call("evaluate", refitted, "--snapshot", "0001")[0] == 0
+    assert call("runs", "revert", refitted, "0001")[0] == 0
+    assert different(reference_run, refitted) == []
+
+
+def test_a_complete_run_stays_usable_while_its_training_is_unfinished(call: Call, complete: Path) -> None:
+    """`refit` and `save` would supersede the training, so they are refused until it is completed or discarded."""
+    before, files = call_json(call, "predict", complete, *QUERY), files_of(complete)
+    with pytest.raises(KeyboardInterrupt):
+        PLogicNet.resume(complete, {"em.iterations": 5}, Hooks(stop_at("training", 2, 50, KeyboardInterrupt)))
+    assert saved_iterations(complete) == [4]
+    assert call_json(call, "predict", complete, *QUERY) == before
+    tree, message = (
+        tree_of(complete),
+        (
+            f"{complete} contains an unfinished training. Complete it with `plogicnet resume {complete}`, or discard it"
+            f" with `plogicnet runs revert {complete} 0001`."
+        ),
+    )
+    assert message in error_message(call, "refit", complete)
+    with pytest.raises(InputError) as refused:
+        PLogicNet.load(complete).save(complete)
+    assert str(refused.value) == message
+    assert tree_of(complete) == tree
+    code, _, stderr = call("runs", "revert", complete, "0001")
+    assert code == 0
+    assert f"{complete}: the unfinished training is discarded" in stderr
+    assert (files_of(complete), leftovers(complete)) == (files, [])
+    assert "is complete, so there is nothing to resume" in error_message(call, "resume", complete)
+    assert call("refit", complete)[0] == 0
 
 
 # Settings edited by hand
@@ -418,28 +531,30 @@ def test_files_have_the_permissions_of_new_files(complete: Path, tmp_path: Path)
 def replace_text(file: Path, old: str, new: str) -> None:
     text = file.read_text()
     assert old in text
-    file.write_text(text.replace(old, new))
+    overwrite(file, text.replace(old, new))
 
 
 @pytest.mark.parametrize(("old", "new"), [("dim: 8", "dim: 16"), ("iterations: 3", "iterations: 5"), ("seed", "seeed")])
 def test_edited_settings_are_reported(call: Call, complete: Path, unfinished: Path, old: str, new: str) -> None:
-    for run, commands in ((complete, READING_COMMANDS), (unfinished, [("resume",)])):
-        replace_text(run / "config.yaml", old, new)
+    for file, commands in (
+        (snapshot_folder(complete) / "config.yaml", READING_COMMANDS),
+        (unfinished / START_DIR / "config.yaml", [("resume",)]),
+    ):
+        replace_text(file, old, new)
         for command, *arguments in commands:
-            stderr = error_message(call, command, run, *arguments)
-            assert f"{run / 'config.yaml'}" in stderr
-            if new != "seeed":
-                assert "is damaged or was edited" in stderr
-                assert "Restore the file, because the run was trained with other settings." in stderr
-                assert f"`plogicnet resume {run} --set em.iterations=N`" in stderr
-        replace_text(run / "config.yaml", new, old)
+            stderr = error_message(call, command, complete if complete in file.parents else unfinished, *arguments)
+            assert f"{file} is damaged or was edited" in stderr
+            assert "Restore the file, because the run was trained with other settings." in stderr
+            assert "`plogicnet resume RUN --set em.iterations=N`" in stderr
+        replace_text(file, new, old)
     assert call("evaluate", complete)[0] == 0
 
 
 def test_editing_em_iterations_does_not_add_iterations(call: Call, complete: Path) -> None:
-    replace_text(complete / "config.yaml", "iterations: 3", "iterations: 4")
+    file = snapshot_folder(complete) / "config.yaml"
+    replace_text(file, "iterations: 3", "iterations: 4")
     assert "was edited" in error_message(call, "resume", complete)
-    replace_text(complete / "config.yaml", "iterations: 4", "iterations: 3")
+    replace_text(file, "iterations: 4", "iterations: 3")
     assert "is complete" in error_message(call, "resume", complete)
 
 
@@ -449,18 +564,18 @@ def test_editing_em_iterations_does_not_add_iterations(call: Call, complete: Pat
 @pytest.mark.parametrize("version", ["9.9", "", None, "\x1b[31m\n" * 99, {"a": 1}, "x" * 100_000])
 @pytest.mark.parametrize("number", [2, 10**30, 1, 0, -1, 1.5, True, None, "../..", [1]])
 def test_invalid_versions_of_a_run_are_reported(call: Call, complete: Path, number: object, version: object) -> None:
-    (complete / "run.json").write_text(json.dumps({"format": number, "version": version}))
+    overwrite(snapshot_folder(complete) / "manifest.json", json.dumps({"format": number, "version": version}))
     code, out, stderr = call("rules", complete)
     assert "\x1b[31m" not in stderr
     assert len(stderr) < 1_000
     assert (code, out) == (2, "")
     if number == 1 and not isinstance(number, bool):
-        assert "run.json is damaged or was edited" in stderr
+        assert "manifest.json is damaged or was edited" in stderr
     elif isinstance(number, int) and number > 1:
         writer = "plogicnet 9.9" if version == "9.9" else "an unknown version of plogicnet"
-        assert f"run.json has a newer format, written by {writer}. This version" in stderr
+        assert f"manifest.json has a newer format, written by {writer}. This version" in stderr
     else:
-        assert "run.json is damaged: the format number is missing or invalid" in stderr
+        assert "manifest.json is damaged: the format number is missing or invalid" in stderr
 
 
 # Removed files
@@ -515,107 +630,84 @@ def test_replacing_the_run_directory_stops_the_training(
     def replace() -> None:
         shutil.rmtree(run)
         shutil.copytree(reference_run, run)
-        (run / ".lock").touch()
+        (run / LOCK_FILE).touch()
 
     at_step("training", 2, replace)
     code, out, stderr = call("train", graph, "--out", run, *QUICK)
     assert (code, out) == (2, "")
     assert f"{run}: the run directory was removed or replaced" in stderr
-    assert {name for name in different(reference_run, run) if not name.startswith("checkpoint/e_step")} <= {".lock"}
+    assert {name: content for name, content in tree_of(run).items() if name != E_STEP_FILE} == tree_of(reference_run)
     assert call("evaluate", run)[0] == 0
 
 
+@pytest.mark.parametrize("removed", [[START_DIR], [f"{START_DIR}/graph.parquet", f"{START_DIR}/config.yaml"]], ids=str)
 def test_files_removed_during_training_are_written_again(
-    call: Call, graph: Path, at_step: AtStep, tmp_path: Path
+    call: Call, graph: Path, at_step: AtStep, tmp_path: Path, removed: list[str]
 ) -> None:
     assert call("train", graph, "--out", tmp_path / "whole", *QUICK)[0] == 0
     run = tmp_path / "run"
 
     def remove() -> None:
-        for name in ("run.json", "graph.parquet", "entities.tsv", "config.yaml", "log.txt"):
-            (run / name).unlink()
-        shutil.rmtree(run / "checkpoint" / "1")
+        for path in [run / LOG_FILE, iteration_folder(run, 1), *(run / name for name in removed)]:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
 
     at_step("training", 2, remove)
     code, _, stderr = call("train", graph, "--out", run, *QUICK)
-    assert code == 0
-    assert "writing missing files again: run.json, graph.parquet, entities.tsv" in stderr
+    assert code == 0, stderr
     assert different(tmp_path / "whole", run) == []
+    assert leftovers(run) == []
 
 
 @pytest.mark.parametrize("name", RUN_FILES)
 def test_a_file_removed_while_a_run_is_loaded_is_reported(
     call: Call, complete: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The file exists when the run is checked, and is removed before it is read."""
+    """The file exists when it is verified, and is removed before it is read."""
 
-    def check_and_remove(path: Path) -> None:
-        require_complete(path)
-        (path / name).unlink()
+    def check_and_remove(folder: Path, checksums: dict[str, str], advice: dict[str, str]) -> None:
+        verify_checksums(folder, checksums, advice)
+        if name in (*checksums, "manifest.json"):
+            (folder / name).unlink()
 
-    monkeypatch.setattr("plogicnet.runs.reading.require_complete", check_and_remove)
+    monkeypatch.setattr("plogicnet.runs.files.verify_checksums", check_and_remove)
     code, out, stderr = call("predict", complete, *QUERY)
     assert (code, out) == (2, "")
-    assert name in stderr or "another process is writing here" in stderr
+    assert str(snapshot_folder(complete) / name) in stderr or f"{snapshot_folder(complete)} is damaged" in stderr
+    assert name in stderr
 
 
 # Two processes on one run
 
 
 def test_a_second_process_is_refused(call: Call, graph: Path, at_step: AtStep, tmp_path: Path) -> None:
-    """During a training, another process runs every command on the same run directory."""
+    """During a training, another process runs every command on the same run directory.
+
+    While the run has no snapshot, all are refused. While more iterations are trained, the snapshot is read.
+    """
     run = tmp_path / "run"
-    commands = [
-        ("train", graph, "--out", run, *QUICK),
-        *((c, run) for c in ("resume", "refit", "rules", "evaluate")),
-    ]
-    commands.append(("predict", run, *QUERY))
+    writing = [("train", graph, "--out", run, *QUICK), ("resume", run)]
+    reading = [("refit", run), ("rules", run), ("evaluate", run), ("predict", run, *QUERY), ("runs", "list", run)]
     results: list[CommandResult] = []
-    at_step("training", 2, lambda: results.extend(run_in_child(commands)))
+    at_step("training", 2, lambda: results.extend(run_in_child([*writing, *reading])))
     code, _, stderr = call("train", graph, "--out", run, *QUICK)
     assert code == 0, stderr
-    assert len(results) == len(commands)
-    for arguments, (status, out, message) in zip(commands, results, strict=True):
-        assert (status, out) == (2, ""), arguments
-        assert f"{run}: another process is writing here" in message, arguments
+    assert [(code, out) for code, out, _ in results] == [(2, "")] * 7
+    for _, _, message in results[:2]:
+        assert f"{run}: another process is writing here" in message
+    for _, _, message in results[2:]:
+        assert f"{run}: another process is writing its first snapshot. Try again" in message
     assert call("evaluate", run)[0] == 0
     assert call("train", graph, "--out", tmp_path / "whole", *QUICK)[0] == 0
     assert different(tmp_path / "whole", run) == []
-
-
-def test_loading_during_a_refit_returns_the_old_or_the_new_run(complete: Path) -> None:
-    """Loading never mixes two runs: it returns one of them, or reports the other process."""
-    from plogicnet.support.errors import InputError
-
-    model = PLogicNet.load(complete)
-    seen: set[str] = set()
-    finished = threading.Event()
-    written: list[bool] = []
-
-    def write() -> None:
-        try:
-            for turn in range(6):
-                rules = "=2: husband(X, Y) => wife(Y, X)" if turn % 2 else "=1: wife(X, Y) => husband(Y, X)"
-                model.refit(rules, out=complete)
-            written.append(True)
-        finally:
-            finished.set()
-
-    before = str(read_rules(complete).rules)
-    writer = threading.Thread(target=write)
-    writer.start()
-    while not finished.is_set():
-        try:
-            loaded = PLogicNet.load(complete)
-        except InputError as error:
-            assert "another process is writing here" in str(error)  # noqa: PT017
-            continue
-        rules = loaded.fitted.outcome.rule_model
-        assert len(loaded.fitted.outcome.hidden_q) == len(rules.groundings.hidden)
-        seen.add(str([str(rule) for rule in rules.rules.rules]))
-    writer.join()
-    assert str(read_rules(complete).rules) != before
-    assert len(seen) <= 3
+    results.clear()
+    writing = [("resume", run), ("refit", run), ("runs", "revert", run, "0001")]
+    at_step("training", 1, lambda: results.extend(run_in_child([*writing, *reading[1:]])))
+    code, _, stderr = call("resume", run, "--set", "em.iterations=3")
+    assert code == 0, stderr
+    assert [code for code, _, _ in results] == [2] * 3 + [0] * 4
+    for _, out, message in results[:3]:
+        assert (out, f"{run}: another process is writing here" in message) == ("", True)
+    assert snapshot_folder(run).name == "0002"
 
 
 # Full and read-only disks
@@ -636,7 +728,12 @@ def file_size_limit(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-SIZE_LIMITS = {"config.yaml": 1_000, "graph.parquet": 1_500, "e_step.safetensors": 3_500, "metrics.json": 10_000}
+SIZE_LIMITS = {
+    "entities.tsv": 100,
+    "graph.parquet": 1_500,
+    "e_step.safetensors": 3_500,
+    "metrics.json": 10_000,
+}
 """Limit in bytes that is too small for this file, and large enough for the files written before it."""
 
 
@@ -651,13 +748,14 @@ def test_a_file_size_limit_is_reported_and_training_can_resume(
     assert (code, out) == (2, ""), stderr
     assert f"{name}: File too large. The file size is limited (see `ulimit -f`)." in stderr
     assert not list(run.rglob("*.part"))
-    if (run / "run.json").exists():
+    if has_unfinished_training(run):
         assert (
             f"plogicnet: Failed, but the last checkpoint is kept. To continue, run `plogicnet resume {run}`." in stderr
         )
         resume(call, run, same_as=reference_run)
     else:
         assert call("train", graph, "--out", run, *SETTINGS)[0] == 0
+        assert different(reference_run, run) == []
 
 
 @LINUX
@@ -685,7 +783,7 @@ def test_training_resumes_after_a_full_disk(graph: Path, reference_run: Path, tm
         assert (code, out) == (2, "")
         assert "No space left on device. Free some space" in stderr
         assert f"Failed, but the last checkpoint is kept. To continue, run `plogicnet resume {disk / 'run'}`." in stderr
-    assert set(different(reference_run, copy)) <= {".lock"}
+    assert different(reference_run, copy) == []
 
 
 @LINUX
@@ -710,15 +808,18 @@ def test_only_reading_commands_work_on_a_read_only_disk(graph: Path, reference_r
 
 @pytest.mark.skipif(sys.platform == "win32" or os.geteuid() == 0, reason="root can write everywhere")
 def test_a_directory_without_write_permission_is_reported(call: Call, complete: Path) -> None:
-    (complete / ".lock").unlink(missing_ok=True)
-    complete.chmod(0o555)
+    (complete / LOCK_FILE).unlink()
+    folders = [complete, *(folder for folder in complete.rglob("*") if folder.is_dir())]
+    for folder in folders:
+        folder.chmod(0o555)
     try:
         assert call("evaluate", complete)[0] == 0
         assert "Permission denied. Check the permissions, or use another directory" in error_message(
             call, "refit", complete
         )
     finally:
-        complete.chmod(0o755)
+        for folder in folders:
+            folder.chmod(0o755)
 
 
 @LINUX
@@ -734,29 +835,39 @@ def test_output_to_a_full_disk_is_reported_once(reference_run: Path) -> None:
     assert len(result.stderr.splitlines()) == 1
 
 
-def test_resume_completes_a_failed_refit(
+def test_a_failed_refit_can_be_repeated(
     call: Call, complete: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The refit fails after it has replaced files of the run. Its checkpoint contains everything to complete it."""
-    expected_run = Path(shutil.copytree(complete, tmp_path / "same"))
+    """The disk fails at each sync in turn. The run is the old or the new one, and the next refit completes it."""
+    old, new = complete, Path(shutil.copytree(complete, tmp_path / "new"))
     file = tmp_path / "one.rules"
     file.write_text("=2: husband(X, Y) => wife(Y, X)\n")
-    assert call("refit", expected_run, "--rules", file)[0] == 0
-    fsync, written = os.fsync, 0
+    assert call("refit", new, "--rules", file)[0] == 0
+    fsync, states = os.fsync, []
+    for number in range(100):
+        run, calls = Path(shutil.copytree(old, tmp_path / str(number))), iter(range(100))
 
-    def fail_fsync(descriptor: int) -> None:
-        nonlocal written
-        written += 1
-        if written > 14:  # five files of the checkpoint and two of the run, each with its directory
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        fsync(descriptor)
+        def fail_fsync(descriptor: int, fails: int = number, calls: Iterator[int] = calls) -> None:
+            if next(calls) == fails:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            fsync(descriptor)
 
-    with monkeypatch.context() as patch:
-        patch.setattr("os.fsync", fail_fsync)
-        code, _, stderr = call("refit", complete, "--rules", file)
-    assert code == 2
-    assert f"Failed, but the last checkpoint is kept. To continue, run `plogicnet resume {complete}`." in stderr
-    resume(call, complete, same_as=expected_run)
+        with monkeypatch.context() as patch:
+            patch.setattr("os.fsync", fail_fsync)
+            code, _, stderr = call("refit", run, "--rules", file)
+        states += ["old" if different(old, run) == [] else "new"]
+        assert states[-1] == "old" or different(new, run) == []
+        assert leftovers(run) == []
+        if code == 0:
+            break
+        assert f"{run}" in stderr
+        assert "No space left on device. Free some space, or use another disk." in stderr
+        assert "resume" not in stderr
+        assert call("refit", run, "--rules", file)[0] == 0
+        assert different(new, run) == []
+    assert states == sorted(states, reverse=True)
+    assert states.count("old") > 10
+    assert states.count("new") >= 2, "the directory of CURRENT is synced last"
 
 
 @pytest.mark.parametrize(
@@ -781,7 +892,7 @@ def test_system_errors_are_reported_with_advice(
     assert code == 2
     assert os.strerror(number) in stderr
     assert advice in stderr
-    assert not list(complete.rglob("*.part"))
-    assert not list(complete.rglob("checkpoint/*"))
+    assert leftovers(complete) == []
+    assert snapshot_folder(complete).name == "0001"
     assert "the last checkpoint is kept" not in stderr, "the run is unchanged, so there is nothing to resume"
     assert call("evaluate", complete)[0] == 0, "the run before the refit was lost"

@@ -10,7 +10,6 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,8 +18,9 @@ import pytest
 import plogicnet as package
 from calling import Call
 from plogicnet.graph.io import unpacking
+from plogicnet.runs.directory import snapshot_folder
 from small import fitted, write_small_graph
-from stopping import update_checksums
+from stopping import overwrite, update_checksums
 
 MEMORY = 8 << 30
 """Limit of the address space for each command. Libraries reserve most of it."""
@@ -140,7 +140,7 @@ def test_the_expansion_limit_can_be_raised(tmp_path: Path) -> None:
     assert json.loads(result.stdout)["entities"] == 12
     invalid = plogicnet(tmp_path, "data", "info", "packed.tsv.gz", PLOGICNET_EXPANSION="many")
     assert invalid.returncode == 2
-    assert "expected an integer" in invalid.stderr
+    assert "must be an integer" in invalid.stderr
 
 
 def test_a_small_parquet_file_with_many_rows_is_refused(tmp_path: Path) -> None:
@@ -450,7 +450,7 @@ def test_pipes_devices_and_binary_files_are_not_rules_or_settings(
     stderr = error_in_process("train", graph, option, name, "--out", "run", *QUICK)
     assert stderr.startswith(f"plogicnet: {name}: ")
     assert message in stderr
-    assert not (tmp_path / "run" / "run.json").exists()
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_rule_with_a_thousand_premises_is_refused(graph: Path, error_in_process: ErrorOf, tmp_path: Path) -> None:
@@ -478,19 +478,24 @@ def run(intact_run: Path, tmp_path: Path) -> Path:
 READING_COMMANDS = [("evaluate",), ("rules",), ("doctor",), ("predict", "--head", "man0", "--relation", "husband")]
 
 
-@pytest.mark.parametrize("name", ["rules.tsv", "metrics.json", "neural.safetensors", "log.txt", ".lock", "more"])
+LINKS = [
+    *(f"snapshots/0001/{name}" for name in ("rules.tsv", "metrics.json", "neural.safetensors", "manifest.json")),
+    *("CURRENT", "work/log.txt", "work/lock", "work/timings.json", "more"),
+]
+
+
+@pytest.mark.parametrize("name", LINKS)
 def test_a_link_out_of_the_run_directory_is_refused(
     name: str, run: Path, error_in_process: ErrorOf, tmp_path: Path
 ) -> None:
     target = tmp_path / "target.txt"
     target.write_text("precious\n")
     (run / name).unlink(missing_ok=True)
-    (run / name).symlink_to(Path("..") / ".." / tmp_path.name / "target.txt")
-    commands = [*READING_COMMANDS, ("refit",), ("resume", "--set", "em.iterations=3")]
-    for command, *arguments in commands if name in (".lock", "log.txt") else commands[:1]:
-        if name == "metrics.json" and command == "doctor":
-            continue
-        stderr = error_in_process(command, "run", *arguments)
+    (run / name).symlink_to(target)
+    writing_commands = [("refit",), ("resume", "--set", "em.iterations=3"), ("runs", "revert", "0001")]
+    for command, *arguments in [*READING_COMMANDS, ("runs", "list"), *writing_commands]:
+        words = (command, "run", *arguments) if command != "runs" else (command, arguments[0], "run", *arguments[1:])
+        stderr = error_in_process(*words)
         assert stderr.startswith(f"plogicnet: run/{name}: the link leads out of the run directory"), command
     assert target.read_text() == "precious\n"
 
@@ -498,16 +503,16 @@ def test_a_link_out_of_the_run_directory_is_refused(
 def test_a_linked_checkpoint_directory_is_refused(run: Path, error_in_process: ErrorOf, tmp_path: Path) -> None:
     (tmp_path / "precious").mkdir()
     (tmp_path / "precious" / "1").mkdir()
-    (run / "metrics.json").unlink()
-    (run / "checkpoint").symlink_to(tmp_path / "precious")
+    (run / "CURRENT").unlink()
+    (run / "work" / "checkpoint").symlink_to(tmp_path / "precious")
     assert "the link leads out of the run directory" in error_in_process("resume", "run")
     assert "the link leads out of the run directory" in error_in_process("train", "--out", "run", *QUICK)
     assert (tmp_path / "precious" / "1").is_dir()
 
 
 def test_a_pipe_as_log_does_not_block(run: Path, error_in_process: ErrorOf) -> None:
-    (run / "log.txt").unlink(missing_ok=True)
-    os.mkfifo(run / "log.txt")
+    (run / "work" / "log.txt").unlink()
+    os.mkfifo(run / "work" / "log.txt")
     assert "not a file or directory" in error_in_process("refit", "run")
 
 
@@ -556,53 +561,82 @@ TENSOR_FILES = {
 
 @pytest.mark.parametrize("case", TENSOR_FILES)
 def test_invalid_tensor_files_are_refused(case: str, run: Path, error_in_process: ErrorOf) -> None:
-    (run / "neural.safetensors").write_bytes(TENSOR_FILES[case])
+    overwrite(snapshot_folder(run) / "neural.safetensors", TENSOR_FILES[case])
+    update_checksums(run)
     assert "run" in error_in_process("evaluate", "run")
 
 
-def edit_json(run: Path, name: str, change: Callable[[Any], Any]) -> None:
-    file = run / name
-    file.write_text(json.dumps(change(json.loads(file.read_text()))))
+def set_value(name: str, key: str, value: object) -> tuple[str, Callable[[Path], str]]:
+    """Return a file, and a function that returns its text with another value of a key."""
+    return name, lambda folder: json.dumps(json.loads((folder / name).read_text()) | {key: value})
 
 
-DAMAGE: dict[str, Callable[[Path], object]] = {
-    "deep-metrics": lambda run: (run / "metrics.json").write_text("[" * 1_000_000),
-    "deep-history": lambda run: (run / "history.jsonl").write_text("[" * 1_000_000),
-    "list-history": lambda run: (run / "history.jsonl").write_text("[]\n"),
-    "empty-metrics": lambda run: (run / "metrics.json").write_text("{}"),
-    "lambda-text": lambda run: edit_json(run, "metrics.json", lambda m: m | {"lambda": "../../etc/passwd"}),
-    "lambda-nan": lambda run: edit_json(run, "metrics.json", lambda m: m | {"lambda": float("nan")}),
-    "iteration": lambda run: edit_json(run, "metrics.json", lambda m: m | {"iteration": "../.."}),
-    "calibration": lambda run: edit_json(run, "metrics.json", lambda m: m | {"calibration": {"__class__": "os"}}),
-    "format": lambda run: edit_json(run, "run.json", lambda m: m | {"format": "../.."}),
-    "deep-run": lambda run: (run / "run.json").write_text("[" * 1_000_000),
-    "config": lambda run: (run / "config.yaml").write_text("neural: " + "[" * 100_000),
-    "config-object": lambda run: (run / "config.yaml").write_text("seed: !!python/object/apply:os.abort []"),
-    "rules": lambda run: (run / "rules.tsv").write_text("pattern\t" + "a" * 10_000_000),
-    "vectors": lambda run: (run / "neural.safetensors").write_bytes(b"\xff" * 8 + b"{}"),
-    "names": lambda run: (run / "entities.tsv").write_text("0\tanna\n"),
-    "dimension": lambda run: (run / "config.yaml").write_text(
-        (run / "config.yaml").read_text().replace("dim: 8", "dim: 8000000000")
-    ),
-    "threads": lambda run: (run / "config.yaml").write_text(
-        (run / "config.yaml").read_text().replace("threads: 1", "threads: 1000000000")
-    ),
+def replace_text(name: str, old: str, new: str) -> tuple[str, Callable[[Path], str]]:
+    return name, lambda folder: (folder / name).read_text().replace(old, new)
+
+
+DAMAGE: dict[str, tuple[str, str | Callable[[Path], str]]] = {
+    "deep-metrics": ("metrics.json", "[" * 1_000_000),
+    "deep-history": ("history.jsonl", "[" * 1_000_000),
+    "list-history": ("history.jsonl", "[]\n"),
+    "empty-metrics": ("metrics.json", "{}"),
+    "lambda-text": set_value("metrics.json", "lambda", "../../etc/passwd"),
+    "lambda-nan": set_value("metrics.json", "lambda", float("nan")),
+    "iteration": set_value("metrics.json", "iteration", "../.."),
+    "calibration": set_value("metrics.json", "calibration", {"__class__": "os"}),
+    "config": ("config.yaml", "neural: " + "[" * 100_000),
+    "config-object": ("config.yaml", "seed: !!python/object/apply:os.abort []"),
+    "rules": ("rules.tsv", "pattern\t" + "a" * 10_000_000),
+    "vectors": ("neural.safetensors", "a" * 8 + "{}"),
+    "names": ("entities.tsv", "0\tanna\n"),
+    "dimension": replace_text("config.yaml", "dim: 8", "dim: 8000000000"),
+    "threads": replace_text("config.yaml", "threads: 1", "threads: 1000000000"),
 }
+"""A file, and its new content."""
 
 
 @pytest.mark.parametrize("case", DAMAGE)
 def test_a_malicious_run_is_refused(case: str, run: Path, error_in_process: ErrorOf, tmp_path: Path) -> None:
-    DAMAGE[case](run)
+    folder, (name, content) = snapshot_folder(run), DAMAGE[case]
+    overwrite(folder / name, content if isinstance(content, str) else content(folder))
     update_checksums(run)  # in a malicious run the checksums match
     large = case in ("dimension", "threads")  # these request too much memory or too many threads
     assert "run" in (error_in_child(tmp_path, "evaluate", "run") if large else error_in_process("evaluate", "run"))
 
 
+MANIFESTS = {
+    "deep": "[" * 1_000_000,
+    "list": "[]",
+    "empty": "{}",
+    "format": '{"format": "../.."}',
+    "future": json.dumps({"format": 10**400, "version": "\x1b[31m" * 1000}),
+    "checksums": '{"format": 1, "version": "1.0", "sha256": ["/etc/passwd"]}',
+}
+
+
+@pytest.mark.parametrize("case", MANIFESTS)
+def test_a_malicious_manifest_is_refused(case: str, run: Path, error_in_process: ErrorOf) -> None:
+    overwrite(snapshot_folder(run) / "manifest.json", MANIFESTS[case])
+    for command in ("evaluate", "rules"):
+        assert error_in_process(command, "run").startswith("plogicnet: run/snapshots/0001/manifest.json")
+
+
+@pytest.mark.parametrize("name", ["../../etc", "0001/../0001", "", "9" * 10_000, "1\x000", "\u0660\u0660\u0660\u0661"])
+def test_a_malicious_name_of_the_current_snapshot_is_refused(name: str, run: Path, error_in_process: ErrorOf) -> None:
+    (run / "CURRENT").write_text(name, encoding="utf-8")
+    for command in ("evaluate", "rules", "refit", "resume"):
+        stderr = error_in_process(command, "run")
+        assert stderr.startswith("plogicnet: run/CURRENT is damaged")
+        assert "Write the name of a snapshot into CURRENT: 0001." in stderr
+
+
 def test_entity_numbers_out_of_range_are_refused(run: Path, error_in_process: ErrorOf) -> None:
     """Compiled code does not check them, and in a malicious run the checksums match."""
-    table = pq.read_table(run / "graph.parquet")
+    file = snapshot_folder(run) / "graph.parquet"
+    table = pq.read_table(file)
     heads = pa.array([10**9] * table.num_rows, pa.int32())
-    pq.write_table(table.set_column(table.column_names.index("head"), "head", heads), run / "graph.parquet")
+    file.unlink()
+    pq.write_table(table.set_column(table.column_names.index("head"), "head", heads), file)
     update_checksums(run)
     assert "graph.parquet is damaged" in error_in_process("evaluate", "run")
 

@@ -186,7 +186,7 @@ def test_the_native_engine_refuses_general_rules(graph: Path, rules: Path) -> No
 
 
 def test_train_only_with_given_rules(graph: Path, rules: Path, tmp_path: Path) -> None:
-    """A fixed weight does not change. The run can be loaded, and its rules.tsv is a rule file."""
+    """A fixed weight does not change. The run can be loaded, and `rules --out` writes a rule file."""
     out = tmp_path / "run"
     result = run_program("train", graph, "--rules", rules, "--out", out, *QUICK)
     assert result.returncode == 0, result.stderr
@@ -207,7 +207,8 @@ def test_train_only_with_given_rules(graph: Path, rules: Path, tmp_path: Path) -
     ]
     assert explanation["log_odds"] == explanation["base"] + 1.5
     again = tmp_path / "again"
-    result = run_program("train", graph, "--rules", out / "rules.tsv", "--out", again, *QUICK)
+    assert run_json("rules", out, "--out", tmp_path / "my.tsv")["rules"] == list(learned.values())
+    result = run_program("train", graph, "--rules", tmp_path / "my.tsv", "--out", again, *QUICK)
     assert result.returncode == 0, result.stderr
     assert {row["rule"]: row["weight"] for row in run_json("rules", again)["rules"]} == pytest.approx(
         {rule: row["weight"] for rule, row in learned.items()}, abs=1e-6

@@ -15,9 +15,15 @@ from pathlib import Path
 import pytest
 
 from calling import Call, call_json
+from plogicnet import PLogicNet
+from plogicnet.config import Config
+from plogicnet.graph import open_graph
+from plogicnet.runs.directory import LOCK_FILE, State, snapshot_folder, state_of
+from plogicnet.runs.snapshots import read_origins
 from plogicnet.support.files import lock_directory
+from plogicnet.training.hooks import Hooks
 from small import write_small_graph
-from stopping import different, files_of
+from stopping import StoppedError, different, files_of, leftovers, overwrite, stop_at, tree_of
 
 PROGRAM = Path(sys.executable).with_name("plogicnet")
 N_KILLS = int(os.environ.get("PLOGICNET_KILLS", "4"))
@@ -49,16 +55,15 @@ def error_message(call: Call, *arguments: object) -> str:
     return stderr
 
 
+def config_of(options: list[str]) -> Config:
+    return Config().with_assignments([option.removeprefix("--set=") for option in options])
+
+
 @pytest.fixture(scope="module")
 def trained(graph: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A complete run; tests copy it before they change it."""
-    from plogicnet import PLogicNet
-    from plogicnet.config import Config
-    from plogicnet.graph import open_graph
-
     out = tmp_path_factory.mktemp("runs") / "run"
-    config = Config().with_assignments([s.removeprefix("--set=") for s in QUICK])
-    PLogicNet(config).fit(open_graph(str(graph)), out=out)
+    PLogicNet(config_of(QUICK)).fit(open_graph(str(graph)), out=out)
     return out
 
 
@@ -81,37 +86,37 @@ def wait(child: subprocess.Popen[str]) -> tuple[int, str]:
 
 SIGNALS = (signal.SIGKILL, signal.SIGINT, signal.SIGKILL, signal.SIGTERM)
 FILES = (
-    "checkpoint/e_step.safetensors",  # the M-step starts
+    "work/checkpoint/e_step.safetensors",  # the M-step starts
     None,  # any time, mostly in an E-step
-    "rules.tsv",  # the complete run is being written
-    "checkpoint/1/reached.json",  # between two iterations
-    "checkpoint/1/rules.tsv",  # an iteration is being written
+    "snapshots/.0001.*.part/rules.tsv",  # the snapshot is being written
+    "work/checkpoint/1/manifest.json",  # between two iterations
+    "work/checkpoint/.1.*.part/rules.tsv",  # an iteration is being written
     None,
-    "neural.safetensors",
-    "run.json",  # mining starts
+    "snapshots/0001/manifest.json",  # the snapshot is complete, but CURRENT is missing
+    "work/checkpoint/start/manifest.json",  # mining starts
     None,
-    "checkpoint/2/hidden.parquet",
+    "work/checkpoint/.2.*.part/hidden.parquet",
 )
-"""The kill follows the creation of this file; with None it comes at a random moment."""
+"""The kill follows the creation of such a file; with None it comes at a random moment."""
 
 
 def train_and_kill(
     run: Path, arguments: list[object], signal_sent: signal.Signals, delay: Callable[[], float], file: str | None
 ) -> str:
     """Train, send the signal a moment after the file is created, and return stderr."""
-    trigger = run / (file or "config.yaml")
+    trigger = file or "work/checkpoint/start/manifest.json"
     for attempt in range(10):
         shutil.rmtree(run, ignore_errors=True)
         child = start(*arguments, run)
-        while not trigger.exists() and child.poll() is None:
+        while not any(run.glob(trigger)) and child.poll() is None:
             time.sleep(0.0002)
         time.sleep(delay() / (1 + attempt))
         child.send_signal(signal_sent)
         code, stderr = wait(child)
-        if not (run / "metrics.json").exists() or (run / "checkpoint").exists():
+        if state_of(run) is not State.COMPLETE or leftovers(run):
             break  # otherwise the training was complete before the signal
     assert code in (-signal_sent, 130), stderr
-    if code == 130 and (run / "run.json").exists():
+    if code == 130 and state_of(run) is State.UNFINISHED:
         assert f"plogicnet resume {run}" in stderr
     return stderr
 
@@ -121,7 +126,7 @@ def test_a_killed_and_resumed_training_writes_the_same_files(call: Call, graph: 
     uninterrupted, rng, descriptions = tmp_path / "whole", random.Random(0), []
     arguments: list[object] = ["train", graph, *SMALL, "--out"]
     assert call(*arguments, uninterrupted)[0] == 0
-    seconds = sum(json.loads((uninterrupted / "timings.json").read_text()).values())
+    seconds = sum(read_origins(uninterrupted)["0001"].seconds.values())
     for number in range(N_KILLS):
         run, signal_sent, file = tmp_path / str(number), SIGNALS[number % 4], FILES[number % len(FILES)]
         max_wait = 0.003 if file else seconds
@@ -135,26 +140,25 @@ def test_a_killed_and_resumed_training_writes_the_same_files(call: Call, graph: 
             code = 0
         assert code == 0, descriptions[-1] + stderr
         assert different(uninterrupted, run) == [], descriptions[-1]
-        assert not list(run.rglob("*.part"))
-        assert not (run / "checkpoint").exists()
+        assert leftovers(run) == []
     print("\n".join(descriptions))  # shown by pytest -rP
 
 
 def test_a_complete_run_is_resumed_only_for_more_iterations(call: Call, run: Path, graph: Path, tmp_path: Path) -> None:
-    before = files_of(run)
-    (run / "checkpoint").mkdir()  # left by a kill at the very end
-    (run / ".metrics.json.7.part").mkdir()
-    (run / ".metrics.json.7.part" / "metrics.json").write_text("half of it")
+    before = tree_of(run)
+    (run / "work" / "checkpoint" / "1").mkdir(parents=True)  # left by a kill at the very end
+    (run / "snapshots" / ".0002.7.part").mkdir()
+    (run / "snapshots" / ".0002.7.part" / "metrics.json").write_text("half of it")
     stderr = error_message(call, "resume", run)
     assert f"{run} is complete, so there is nothing to resume" in stderr
     assert f"Add an EM iteration with `plogicnet resume {run} --set em.iterations=3`" in stderr
-    assert files_of(run) == before | {".lock": b""}
-    assert not (run / "checkpoint").exists()
+    assert tree_of(run) == before
+    assert leftovers(run) == []
     for assignment in ("em.iterations=2", "em.iterations=1", "em.patience=3"):
         assert "is complete" in error_message(call, "resume", run, "--set", assignment)
     result = call_json(call, "resume", run, "--set", "em.iterations=3")
     assert result["run"] == str(run)
-    assert len((run / "history.jsonl").read_text().splitlines()) == 3
+    assert len(files_of(run)["history.jsonl"].splitlines()) == 3
     code, _, stderr = call("train", graph, "--out", tmp_path / "whole", *QUICK, "--set=em.iterations=3")
     assert code == 0, stderr
     assert "EM iteration 3" in stderr
@@ -165,11 +169,11 @@ def test_a_complete_run_is_resumed_only_for_more_iterations(call: Call, run: Pat
     "assignment", ["neural.vectors.dim=7", "seed=3", "em.iterations", "em.rules=false", "em.iterationss=3"]
 )
 def test_resume_refuses_other_settings(call: Call, run: Path, assignment: str) -> None:
-    before = files_of(run)
+    before = tree_of(run)
     assert f"--set {assignment}: only em.iterations and em.patience can change" in error_message(
         call, "resume", run, "--set", assignment
     )
-    assert files_of(run) == before
+    assert tree_of(run) == before
 
 
 def test_resume_needs_a_run(call: Call, tmp_path: Path) -> None:
@@ -179,43 +183,53 @@ def test_resume_needs_a_run(call: Call, tmp_path: Path) -> None:
 
 
 def test_every_command_refuses_a_run_of_a_newer_version(call: Call, run: Path) -> None:
-    (run / "run.json").write_text(json.dumps({"format": 2, "version": "9.9"}))
-    before = files_of(run)
+    overwrite(snapshot_folder(run) / "manifest.json", json.dumps({"format": 2, "version": "9.9"}))
+    before = tree_of(run)
     for command in ("resume", "refit", "rules", "evaluate"):
         stderr = error_message(call, command, run)
-        assert "run.json has a newer format, written by plogicnet 9.9. This version" in stderr
+        assert "manifest.json has a newer format, written by plogicnet 9.9. This version" in stderr
         assert "Update plogicnet" in stderr
-    assert files_of(run) == before
+    assert tree_of(run) == before
 
 
-def test_a_locked_run_is_refused(call: Call, run: Path) -> None:
-    (run / "metrics.json").rename(run / "metrics.away")  # an unfinished run
-    with lock_directory(run):
-        assert "another process is writing here" in error_message(call, "resume", run)
-    (run / "metrics.away").rename(run / "metrics.json")
-    with lock_directory(run):
-        for arguments in (("refit", run), ("resume", run), ("resume", run, "--set", "em.iterations=3")):
+def test_a_locked_run_can_only_be_read(call: Call, run: Path, graph: Path, tmp_path: Path) -> None:
+    unfinished = tmp_path / "unfinished"
+    with pytest.raises(StoppedError):
+        PLogicNet(config_of(QUICK)).fit(open_graph(str(graph)), out=unfinished, hooks=Hooks(stop_at("training")))
+    with lock_directory(unfinished, LOCK_FILE):
+        assert "another process is writing here" in error_message(call, "resume", unfinished)
+        assert "another process is writing its first snapshot" in error_message(call, "rules", unfinished)
+    more = ("resume", run, "--set", "em.iterations=3")
+    with lock_directory(run, LOCK_FILE):
+        for arguments in (("refit", run), ("resume", run), more, ("runs", "revert", run, "0001")):
             assert "another process is writing here" in error_message(call, *arguments)
+        for words in (("rules", run), ("evaluate", run), ("runs", "list", run)):
+            assert call(*words)[0] == 0
 
 
-def test_refit_uses_the_edited_table_or_a_rule_file(call: Call, run: Path, tmp_path: Path) -> None:
-    before, rows = files_of(run), call_json(call, "rules", run)["rules"]
+def test_refit_uses_the_rules_of_the_run_or_of_a_file(call: Call, run: Path, tmp_path: Path) -> None:
+    before = files_of(run)
     call_json(call, "refit", run)
-    assert {name for name in before if files_of(run)[name] != before[name]} == set()
-    lines = (run / "rules.tsv").read_text().splitlines()
-    (run / "rules.tsv").write_text("\n".join([lines[0], *lines[2:]]) + "\n")
-    call_json(call, "refit", run)
-    assert len(call_json(call, "rules", run)["rules"]) == len(rows) - 1
+    assert files_of(run) == before
     file = tmp_path / "one.rules"
     file.write_text("=0.5: husband(X, Y) => wife(Y, X)\n")
     call_json(call, "refit", run, "--rules", file)
     [row] = call_json(call, "rules", run)["rules"]
     assert (row["rule"], row["weight"], row["standard_error"]) == ("husband(X, Y) => wife(Y, X)", 0.5, None)
     file.write_text("husband(X, Y) => wives(Y, X)\n")
-    remaining = files_of(run)
+    remaining = tree_of(run)
     assert "wives" in error_message(call, "refit", run, "--rules", file)
-    assert files_of(run) == remaining
-    assert remaining["neural.safetensors"] == before["neural.safetensors"]
+    assert tree_of(run) == remaining
+    assert files_of(run)["neural.safetensors"] == before["neural.safetensors"]
+
+
+def test_an_edited_table_is_refused_with_advice(call: Call, run: Path) -> None:
+    file = snapshot_folder(run) / "rules.tsv"
+    overwrite(file, file.read_text().replace("husband", "wife"))
+    for command in ("refit", "rules", "evaluate"):
+        stderr = error_message(call, command, run)
+        assert stderr.startswith(f"plogicnet: {file} is damaged or was edited: its checksum does not match")
+        assert "run `plogicnet refit RUN --rules my.rules`" in stderr
 
 
 def test_rules_are_shown_with_weight_standard_error_and_groundings(call: Call, run: Path) -> None:
@@ -233,7 +247,7 @@ def test_several_seeds_train_one_run_each_and_average_the_metrics(call: Call, gr
     out = tmp_path / "runs"
     result = call_json(call, "train", graph, "--out", out, "--seeds", "0,1,2", *QUICK)
     assert result["runs"] == {str(s): str(out / f"seed-{s}") for s in range(3)}
-    each = [json.loads((out / f"seed-{s}" / "metrics.json").read_text())["test"] for s in range(3)]
+    each = [json.loads(files_of(out / f"seed-{s}")["metrics.json"])["test"] for s in range(3)]
     assert set(result["test"]) == {"neural", "rules", "plogicnet", "plogicnet*"}
     for name, summary in result["test"].items():
         for metric in ("mr", "mrr", "hits_at_1", "hits_at_3", "hits_at_10"):

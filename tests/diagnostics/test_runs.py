@@ -20,8 +20,9 @@ from plogicnet.graph import KnowledgeGraph
 from plogicnet.inference.fitted import FittedModel
 from plogicnet.neural.protocol import ParameterTable
 from plogicnet.rules import RuleTable, parse_rule
+from plogicnet.runs.directory import snapshot_folder
 from small import TableModel, family_rows, fitted, small_graph
-from stopping import update_checksums
+from stopping import files_of, overwrite, update_checksums
 
 STEPS = {"neural.steps": 200}
 
@@ -346,8 +347,8 @@ def test_the_command_distinguishes_runs_and_graphs(healthy: Path, tmp_path: Path
 
 def test_a_run_with_invalid_metrics_is_damaged(healthy: Path, tmp_path: Path) -> None:
     there = Path(shutil.copytree(healthy, tmp_path / "run"))
-    metrics = json.loads((there / "metrics.json").read_text())
-    (there / "metrics.json").write_text(json.dumps(metrics | {"test": {"plogicnet*": 3}}))
+    metrics = json.loads(files_of(there)["metrics.json"])
+    overwrite(snapshot_folder(there) / "metrics.json", json.dumps(metrics | {"test": {"plogicnet*": 3}}))
     done = run_program("doctor", update_checksums(there))
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(f"plogicnet: {there} is damaged: ")

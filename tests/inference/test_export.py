@@ -10,6 +10,7 @@ from plogicnet import PLogicNet
 from plogicnet.graph import KnowledgeGraph, open_graph
 from plogicnet.inference.export import ExportOptions, export
 from plogicnet.rules import read_rule_file
+from plogicnet.runs.directory import snapshot_folder
 from plogicnet.support.errors import InputError
 from small import family_rows, fitted
 
@@ -26,7 +27,7 @@ def test_vectors_are_exported_bitwise(values: dict[str, object], tmp_path: Path)
     model = fitted(values)
     graph = model.fitted.graph
     written = export_run(model, tmp_path, ExportOptions(parts=("vectors",)))
-    tables = load_file(tmp_path / "run" / "neural.safetensors")
+    tables = load_file(snapshot_folder(tmp_path / "run") / "neural.safetensors")
     relations = np.load(tmp_path / "out" / "relations.npy")
     np.testing.assert_array_equal(np.load(tmp_path / "out" / "entities.npy"), tables.pop("entity"))
     all_relations = tables.pop("relation")

@@ -16,12 +16,15 @@ from hostile import HEBREW, IMAGE, LONG, SCRIPT, hostile_graph
 from reading import Element, descendants, read
 
 from calling import Call
+from plogicnet import PLogicNet
 from plogicnet.config import Config
 from plogicnet.evaluation.metrics import columns
 from plogicnet.graph import KnowledgeGraph
 from plogicnet.report import write_report
 from plogicnet.report.page import changed_settings
+from plogicnet.runs.snapshots import read_origins
 from small import family_rows, fitted, small_graph
+from stopping import files_of
 
 SECTIONS = ["data", "ranking", "probabilities", "rules", "surprises", "mistakes", "settings", "timings"]
 TITLES = {
@@ -51,7 +54,7 @@ def run(make: Make) -> Path:
 
 
 def page_of(run: Path) -> str:
-    return write_report(run, run / "report.html").read_text(encoding="utf-8")
+    return write_report(PLogicNet.load(run), run, run / "report.html").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +102,7 @@ def test_ranks_are_shown_in_bins(page: Element) -> None:
 
 
 def metrics_of(run: Path) -> dict[str, Any]:
-    metrics: dict[str, Any] = json.loads((run / "metrics.json").read_text())
+    metrics: dict[str, Any] = json.loads(files_of(run)["metrics.json"])
     return metrics
 
 
@@ -137,7 +140,7 @@ def test_tables_and_plots_have_the_values_of_metrics_json(run: Path, page: Eleme
 
 
 def test_history_timings_and_rules_equal_the_files_of_the_run(run: Path, page: Element) -> None:
-    history = [json.loads(line) for line in (run / "history.jsonl").read_text().splitlines()]
+    history = [json.loads(line) for line in files_of(run)["history.jsonl"].splitlines()]
     tooltips = [t.text for t in page.section("ranking").all("figure")[0].all("title")]
     for line in history:
         for system, metrics in line["valid"].items():
@@ -145,10 +148,10 @@ def test_history_timings_and_rules_equal_the_files_of_the_run(run: Path, page: E
     accepted = [t.text for t in page.section("rules").all("figure")[1].all("title")]
     for line in history:
         assert f"{line['accepted']:,} accepted" in accepted
-    seconds = json.loads((run / "timings.json").read_text())
+    seconds = read_origins(run)["0001"].seconds
     rows = page.section("timings").all("table")[0].rows()
     assert [row[1] for row in rows] == [f"{s:,.1f} s" for s in (*seconds.values(), sum(seconds.values()))]
-    header, *lines = (run / "rules.tsv").read_text().splitlines()
+    header, *lines = files_of(run)["rules.tsv"].decode().splitlines()
     rules = [dict(zip(header.split("\t"), line.split("\t"), strict=True)) for line in lines]
     weighted = sorted((r for r in rules if r["weight"]), key=lambda r: -float(r["weight"]))
     assert len(page.section("rules").all("circle")) == len(weighted)
@@ -159,7 +162,7 @@ def test_history_timings_and_rules_equal_the_files_of_the_run(run: Path, page: E
 
 
 def test_settings_that_differ_from_the_defaults_are_listed(run: Path, page: Element) -> None:
-    config = Config().with_file(run / "config.yaml")
+    config = PLogicNet.load(run).config
     rows = page.section("settings").all("table")[0].rows()
     assert [tuple(row) for row in rows] == list(changed_settings(config))
     assert next(row[:3] for row in rows if row[0] == "neural.vectors.dim") == ["neural.vectors.dim", "8", "200"]

@@ -22,8 +22,7 @@ pytestmark = pytest.mark.skipif(not CHROMIUM.exists(), reason="Debian's chromium
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("hostile")
-    fitted({"neural.steps": 60}, hostile_graph()).save(folder / "run")
-    return write_report(folder / "run", folder / "report.html")
+    return write_report(fitted({"neural.steps": 60}, hostile_graph()), folder / "run", folder / "report.html")
 
 
 @pytest.fixture(scope="module")

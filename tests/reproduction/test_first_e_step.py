@@ -11,13 +11,14 @@ import pytest
 from plogicnet import PLogicNet
 from plogicnet.config import Config
 from plogicnet.graph import KnowledgeGraph
+from plogicnet.runs.snapshots import read_origins
 from plogicnet.support.progress import Timer
 from plogicnet.training.hooks import Hooks
 from plogicnet.training.state import Outcome
 from reproduction.first_e_step import MODEL_FILE, fit_or_load
 from reproduction.inspection import rank_test
 from small import SMALL, small_graph
-from stopping import StoppedError, different, stop_at
+from stopping import StoppedError, different, files_of, stop_at
 
 SOFTMAX = {"neural.model": "ComplEx", "neural.vectors.recipe": "one_vs_all", "neural.learning_rate": 0.1}
 
@@ -44,7 +45,7 @@ def test_shared_first_e_step_does_not_change_the_run(tmp_path: Path, values: dic
     (saved,) = cache.glob(f"*/{MODEL_FILE}")
     saved.write_bytes(saved.read_bytes()[:-1] + b"x")
     again = PLogicNet(other).fit(graph, out=tmp_path / "again", hooks=hooks_with_cache(cache))
-    timings = [json.loads((tmp_path / name / "timings.json").read_text()) for name in ("first", "loaded", "alone")]
+    timings = [read_origins(tmp_path / name)["0001"].seconds for name in ("first", "loaded", "alone")]
     assert [("e_step_shared" in t) for t in (*timings, again.seconds)] == [False, True, False, False]
     assert different(tmp_path / "loaded", tmp_path / "alone") == []
     assert different(tmp_path / "again", tmp_path / "alone") == []
@@ -72,11 +73,8 @@ def test_test_ranks_are_recorded_and_do_not_change_the_run(tmp_path: Path) -> No
     PLogicNet(config).fit(graph, out=tmp_path / "plain")
     hooks = Hooks(inspect=rank_test(config, "abc1234"))
     PLogicNet(config).fit(graph, out=tmp_path / "inspected", hooks=hooks)
-    assert different(tmp_path / "plain", tmp_path / "inspected") == [
-        "history.jsonl",
-        "metrics.json",
-    ]  # metrics.json contains the checksum of the history
-    lines = [json.loads(line) for line in (tmp_path / "inspected" / "history.jsonl").read_text().splitlines()]
+    assert different(tmp_path / "plain", tmp_path / "inspected") == ["history.jsonl"]
+    lines = [json.loads(line) for line in files_of(tmp_path / "inspected")["history.jsonl"].splitlines()]
     for line in lines:
         assert line["made"]["commit"] == "abc1234"
         assert set(line["test"]) > {"neural", "plogicnet", "plogicnet*"}

@@ -11,14 +11,14 @@ import pytest
 
 from calling import Call, call_json
 from plogicnet import PLogicNet
-from plogicnet.config import Config
 from plogicnet.graph import open_graph
+from plogicnet.runs.snapshots import read_origins
 from plogicnet.training.hooks import Hooks
 from reproduction.inspection import rank_test
 from reproduction.results import expected_iterations
 from reproduction.tables import paper
 from small import write_small_graph
-from stopping import StoppedError, stop_at
+from stopping import StoppedError, files_of, stop_at
 
 DOCS = Path(__file__).parents[2] / "docs"
 QUICK = [
@@ -71,7 +71,7 @@ def test_every_system_runs_on_umls(reproduce: Call, monkeypatch: pytest.MonkeyPa
             assert line["hidden"] > 0
             assert all(0 < metrics["mrr"] <= 1 for metrics in line["metrics"].values())
     folder = Path("runs/paper-on-umls")
-    shared = [f for f in folder.glob("*/seed-0/timings.json") if "e_step_shared" in json.loads(f.read_text())]
+    shared = [run for run in folder.glob("*/seed-0") if "e_step_shared" in read_origins(run)["0001"].seconds]
     assert len(shared) >= 4  # all but the first of the trainings with the same first E-step
 
 
@@ -89,7 +89,7 @@ def test_content_of_a_result_file(reproduce: Call, small: Path) -> None:
     assert result["metrics"]["plogicnet*"]["mrr"] == pytest.approx(sum(each) / 2)
     assert result["sd"]["plogicnet*"]["mrr"] == pytest.approx(abs(each[0] - each[1]) / 2**0.5)
     assert [line["iteration"] for line in result["iterations"]] == [1, 2]
-    own = json.loads((Path("runs/paper-on-small/wn18-rotate/seed-0") / "metrics.json").read_text())["test"]
+    own = json.loads(files_of(Path("runs/paper-on-small/wn18-rotate/seed-0"))["metrics.json"])["test"]
     last = result["by_seed"][0]["iterations"][1]["metrics"]
     for system in ("neural", "rules", "plogicnet", "plogicnet*"):  # the last inspection ranked the final model
         assert last[system]["mrr"] == pytest.approx(own[system]["mrr"], abs=1e-6)
@@ -106,7 +106,7 @@ def test_a_training_that_was_stopped_is_resumed(reproduce: Call, small: Path) ->
     place = Path("runs/paper-on-small")
     whole = json.loads((place / "results" / "fb15k-symmetric.json").read_text())
     shutil.move(place, "kept")
-    config = Config().with_file(Path("kept/fb15k-symmetric/seed-0/config.yaml"))
+    config = PLogicNet.load("kept/fb15k-symmetric/seed-0").config
     hooks = Hooks(progress=stop_at("training", time=2), inspect=rank_test(config, None))
     with pytest.raises(StoppedError):
         PLogicNet(config).fit(open_graph(small), out=place / "fb15k-symmetric" / "seed-0", hooks=hooks)
@@ -147,10 +147,8 @@ def test_collect_run_directory_from_another_machine(reproduce: Call, small: Path
     assert reproduce("train", "--only", "fb15k-inverse", *words, *QUICK[:4])[0] == 0
     place = Path("runs/paper-on-small")
     made = (place / "results" / "fb15k-inverse.json").read_bytes()
-    away = tmp_path / "away"
-    away.mkdir()
-    for name in ("config.yaml", "history.jsonl", "timings.json"):  # without model and graph
-        shutil.copy(place / "fb15k-inverse" / "seed-0" / name, away)
+    away, large = tmp_path / "away", ("neural.safetensors", "*.parquet", "*.tsv")
+    shutil.copytree(place / "fb15k-inverse" / "seed-0", away, ignore=shutil.ignore_patterns(*large))
     code, _, err = reproduce("collect", away, *words, "--results", tmp_path / "other")
     assert code == 0, err
     assert (tmp_path / "other" / "fb15k-inverse.json").read_bytes() == made
@@ -188,7 +186,7 @@ def test_committed_results_are_found_from_any_directory_and_nothing_is_trained(
         (("train", "1", "--set", "neural.dimm=3"), "unknown setting 'neural.dimm'"),
         (("train", "--seeds", "a"), "--seeds a"),
         (("1", "--graph", "umls"), "no results on umls yet"),
-        (("collect", "nowhere"), "nowhere/config.yaml: no such file"),
+        (("collect", "nowhere"), "no run at nowhere: the directory does not exist"),
     ],
 )
 def test_input_errors(reproduce: Call, words: tuple[str, ...], message: str) -> None:

@@ -1,6 +1,7 @@
-"""Run directories: a saved run is loaded bit-identically, and an incomplete run is an error."""
+"""Saved runs: a run is loaded bit-identically, and an incomplete run is an error."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -14,10 +15,11 @@ from plogicnet import PLogicNet
 from plogicnet.config import Config
 from plogicnet.graph import KnowledgeGraph
 from plogicnet.rules import RuleTable
-from plogicnet.runs.reading import read_rules
+from plogicnet.runs.directory import REQUIRED_FILES, snapshot_folder
+from plogicnet.runs.snapshots import read_rules
 from plogicnet.support.errors import InputError
 from small import SMALL, family_rows, fitted
-from stopping import files_of
+from stopping import different, files_of, leftovers, tree_of
 
 VARIANTS: list[dict[str, object]] = [
     {},
@@ -68,7 +70,7 @@ def test_a_loaded_run_is_identical(values: dict[str, object], tmp_path: Path) ->
     np.testing.assert_array_equal(loaded.fitted.outcome.rule_model.truth, model.fitted.outcome.rule_model.truth)
     for split in ("train", "valid", "test"):
         np.testing.assert_array_equal(loaded.fitted.graph.split(split), model.fitted.graph.split(split))
-    assert not list(tmp_path.rglob("*.part"))
+    assert leftovers(tmp_path / "run") == []
 
 
 def test_a_loaded_run_saves_the_same_files(saved: Path, tmp_path: Path) -> None:
@@ -82,9 +84,7 @@ def test_two_fits_give_the_same_bytes(values: dict[str, object], tmp_path: Path)
         torch.manual_seed(ord(name))
         np.random.seed(ord(name))  # noqa: NPY002 (the global state must not matter)
         fitted(values).save(tmp_path / name)
-    a, b = files_of(tmp_path / "a"), files_of(tmp_path / "b")
-    assert set(a) == set(b)
-    assert [name for name in a if a[name] != b[name]] == []
+    assert different(tmp_path / "a", tmp_path / "b") == []
 
 
 def test_another_seed_gives_different_vectors(saved: Path, tmp_path: Path) -> None:
@@ -93,29 +93,45 @@ def test_another_seed_gives_different_vectors(saved: Path, tmp_path: Path) -> No
 
 
 def test_a_run_has_the_documented_files(saved: Path) -> None:
-    names = set(files_of(saved))
-    assert {
+    folder = saved / "snapshots" / "0001"
+    assert (saved / "CURRENT").read_text() == "0001\n"
+    assert sorted(str(p.relative_to(saved)) for p in saved.rglob("*") if p.parent != folder) == [
+        "CURRENT",
+        "snapshots",
+        "snapshots/0001",
+        "work",
+        "work/lock",
+        "work/log.txt",
+        "work/timings.json",
+    ]
+    assert {file.name for file in folder.iterdir()} == {
         "config.yaml",
-        "rules.tsv",
-        "hidden.parquet",
-        "neural.safetensors",
+        "graph.parquet",
         "entities.tsv",
         "relations.tsv",
-        "metrics.json",
+        "rules.tsv",
+        "hidden.parquet",
         "history.jsonl",
-    } <= names
-    assert (saved / "timings.json").is_file()
-    assert not [name for name in names if name.endswith((".part", ".pkl", ".pt"))]
-    hidden = pq.read_table(saved / "hidden.parquet")
+        "neural.safetensors",
+        "metrics.json",
+        "manifest.json",
+    }
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert set(manifest) == {"format", "version", "sha256"}
+    assert set(manifest["sha256"]) == {file.name for file in folder.iterdir()}
+    assert "sha256" not in json.loads((folder / "metrics.json").read_text())
+    [origin] = json.loads((saved / "work" / "timings.json").read_text()).items()
+    assert (origin[0], origin[1]["command"]) == ("0001", "save")
+    hidden = pq.read_table(folder / "hidden.parquet")
     assert {"head", "relation", "tail", "q", "p_w", "accepted"} <= set(hidden.column_names)
     model = PLogicNet.load(saved).fitted
     rows = zip(*(hidden[c].to_pylist() for c in ("head", "relation", "tail")), strict=True)
     assert list(rows) == [model.graph.names(t) for t in model.outcome.rule_model.groundings.hidden]
     assert hidden["p_w"].to_pylist() == pytest.approx(model.outcome.rule_model.hidden_p_w.tolist(), rel=1e-12)
-    header = (saved / "rules.tsv").read_text(encoding="utf-8").splitlines()[0]
+    header = (folder / "rules.tsv").read_text(encoding="utf-8").splitlines()[0]
     report = ["standard_error", "groundings"]
     assert header.split("\t") == ["pattern", "rule", "support", "hits", "precision", "weight", *report]
-    assert Config().with_file(saved / "config.yaml") == Config().with_values(SMALL).completed
+    assert Config().with_file(folder / "config.yaml") == Config().with_values(SMALL).completed
 
 
 def test_read_rules_sorts_by_weight(saved: Path) -> None:
@@ -139,53 +155,51 @@ def test_a_directory_without_a_run_is_an_input_error(tmp_path: Path) -> None:
             call(tmp_path)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "metrics.json",
-        "config.yaml",
-        "rules.tsv",
-        "hidden.parquet",
-        "neural.safetensors",
-        "entities.tsv",
-        "relations.tsv",
-        "history.jsonl",
-        "graph.parquet",
-    ],
-)
+@pytest.mark.parametrize("name", [*REQUIRED_FILES, "neural.safetensors", "manifest.json"])
 def test_a_run_with_a_missing_file_is_an_input_error(name: str, saved: Path, tmp_path: Path) -> None:
     run = Path(shutil.copytree(saved, tmp_path / "run"))
-    (run / name).unlink()
-    with pytest.raises(InputError, match=name.replace(".", r"\.")):
+    (snapshot_folder(run) / name).unlink()
+    with pytest.raises(InputError, match=rf"0001 is damaged: its file {re.escape(name)} is missing"):
         PLogicNet.load(run)
 
 
-def test_a_failed_save_leaves_an_incomplete_run_without_partial_files(
+def test_a_failed_save_leaves_the_previous_snapshot(
     saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = Path(shutil.copytree(saved, tmp_path / "run"))
-    model = PLogicNet.load(run)
+    model, before = fitted({"seed": 1}), tree_of(run)
 
     def fail(*_: object) -> None:
         raise OSError("no space left on device")
 
-    with monkeypatch.context() as patch:
-        patch.setattr("plogicnet.neural.vectors.model.save_file", fail)
-        with pytest.raises(OSError, match="space"):
-            model.save(run)
-    assert not list(run.rglob("*.part"))
-    with pytest.raises(InputError, match="complete"):
-        PLogicNet.load(run)
-    model.save(run)
+    for function in ("neural.vectors.model.save_file", "runs.files._write_hidden", "runs.snapshots.write_manifest"):
+        with monkeypatch.context() as patch:
+            patch.setattr(f"plogicnet.{function}", fail)
+            for path in (run, tmp_path / "new"):
+                with pytest.raises(OSError, match="space"):
+                    model.save(path)
+        assert tree_of(run) == before
+        assert tree_of(tmp_path / "new") == {}
+        assert leftovers(run) == leftovers(tmp_path / "new") == []
+        with pytest.raises(InputError, match="contains no complete run"):
+            PLogicNet.load(tmp_path / "new")
+    for path in (run, tmp_path / "new"):
+        model.save(path)
+    assert different(run, tmp_path / "new") == []
     assert_same_answers(model, PLogicNet.load(run))
 
 
-def test_saving_over_a_run_replaces_it(saved: Path, tmp_path: Path) -> None:
+def test_saving_over_a_run_publishes_another_snapshot(saved: Path, tmp_path: Path) -> None:
+    """The previous one, of another model and another graph, is kept."""
     run = Path(shutil.copytree(saved, tmp_path / "run"))
-    model = fitted({"em.neural": False})
+    rows = family_rows()[:100]
+    model = fitted({"em.neural": False}, KnowledgeGraph.from_names(rows[:80], rows[80:90], rows[90:], "other"))
     model.save(run)
     assert_same_answers(model, PLogicNet.load(run))
-    assert not (run / "neural.safetensors").exists(), "the vectors of the previous run must be removed"
+    model.save(tmp_path / "alone")
+    assert different(tmp_path / "alone", run) == []
+    assert "neural.safetensors" not in files_of(run)
+    assert_same_answers(PLogicNet.load(saved), PLogicNet.load(run, snapshot="0001"))
 
 
 def with_odd_names(word: str) -> KnowledgeGraph:
@@ -241,11 +255,11 @@ def test_a_run_without_valid_test_and_rules_can_be_loaded(tmp_path: Path) -> Non
     assert loaded.fitted.graph.moved_to_valid == model.fitted.graph.moved_to_valid > 0
     assert loaded.evaluate("valid") == model.evaluate("valid")
     assert loaded.rules.rows() == model.rules.rows()
-    assert len(RuleTable.read(tmp_path / "run" / "rules.tsv").take(~loaded.rules.constraints)) == 0
+    assert len(RuleTable.read(snapshot_folder(tmp_path / "run") / "rules.tsv").take(~loaded.rules.constraints)) == 0
 
 
 def test_the_file_of_the_neural_model_contains_its_tables(saved: Path) -> None:
     neural = PLogicNet.load(saved).fitted.outcome.neural
     assert neural is not None
-    stored = {table.tobytes() for table in load_file(saved / "neural.safetensors").values()}
+    stored = {table.tobytes() for table in load_file(snapshot_folder(saved) / "neural.safetensors").values()}
     assert {np.ascontiguousarray(table.values).tobytes() for table in neural.tables().values()} <= stored

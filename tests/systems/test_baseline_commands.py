@@ -11,10 +11,11 @@ from plogicnet import PLogicNet
 from plogicnet.config import Config
 from plogicnet.graph import KnowledgeGraph, demo_family
 from plogicnet.model import Hooks
+from plogicnet.runs.directory import E_STEP_FILE
 from plogicnet.support.errors import InputError
 from reproduction.tables import paper
 from small import SMALL, small_graph, write_small_graph
-from stopping import StoppedError, different, stop_at
+from stopping import StoppedError, different, stop_at, tree_of
 
 SYSTEMS = ("blp", "ruge", "nne_aer")
 SOFTMAX = {"neural.vectors.recipe": "one_vs_all", "neural.learning_rate": 0.1}
@@ -106,7 +107,7 @@ def test_a_stopped_and_resumed_training_is_bit_identical(
     hooks = Hooks(stop_at(step, error=KeyboardInterrupt, after=after))
     with pytest.raises((StoppedError, KeyboardInterrupt)):
         PLogicNet(config).fit(small_graph(), out=stopped, hooks=hooks)
-    assert (stopped / "checkpoint" / "e_step.safetensors").exists() == (system != "blp")
+    assert (stopped / E_STEP_FILE).exists() == (system != "blp")
     PLogicNet.resume(stopped)
     assert different(tmp_path / "whole", stopped) == []
     again = PLogicNet.load(stopped)
@@ -203,9 +204,9 @@ def test_every_row_of_these_systems_in_the_paper_has_a_run() -> None:
 def test_a_rejected_resume_does_not_change_the_run(call: Call, tmp_path: Path) -> None:
     graph, run = write_small_graph(tmp_path), tmp_path / "run"
     call_json(call, "train", graph, "--out", run, *QUICK, "--set=system=ruge")
-    before = {file: file.read_bytes() for file in run.rglob("*") if file.is_file() and file.name != "log.txt"}
+    before = tree_of(run)
     code, _, error = call("resume", run, "--set", "em.iterations=2")
     assert code == 2
     assert "is trained once" in error
-    assert {file: file.read_bytes() for file in before} == before
+    assert tree_of(run) == before
     call_json(call, "evaluate", run)

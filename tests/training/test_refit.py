@@ -1,4 +1,4 @@
-"""Refit: weights are learned again for the same, edited or other rules, and the vectors are kept."""
+"""Refit: weights are learned again for the same or other rules, and the vectors are kept."""
 
 from pathlib import Path
 
@@ -7,11 +7,12 @@ import pytest
 
 from plogicnet import PLogicNet
 from plogicnet.config import Config
-from plogicnet.rules import RuleTable
+from plogicnet.runs.directory import snapshot_folder
+from plogicnet.runs.snapshots import read_rules
 from plogicnet.support.errors import InputError
 from plogicnet.training.hooks import Hooks
 from small import SMALL, small_graph
-from stopping import StoppedError, different, files_of, stop_at
+from stopping import StoppedError, different, files_of, leftovers, overwrite, stop_at, tree_of
 
 VARIANTS: list[dict[str, object]] = [
     {},
@@ -32,6 +33,12 @@ def trained(run: Path, values: dict[str, object] | None = None) -> PLogicNet:
     return PLogicNet(config).fit(small_graph(), out=run)
 
 
+def written_table(run: Path) -> Path:
+    """Return the rules of a run as a table to edit, as `plogicnet rules RUN --out my.tsv` writes it."""
+    read_rules(run).write(run.parent / "my.tsv")
+    return run.parent / "my.tsv"
+
+
 def weights(model: PLogicNet) -> dict[str, float]:
     rules = model.rules.take(~model.rules.constraints)
     return dict(zip(map(str, rules.rules), rules.weight.tolist(), strict=True))
@@ -39,32 +46,34 @@ def weights(model: PLogicNet) -> dict[str, float]:
 
 @pytest.mark.parametrize("values", VARIANTS, ids=str)
 def test_the_same_rules_get_the_same_weights(values: dict[str, object], tmp_path: Path) -> None:
-    """The whole run is the same, except for iterations after the best one."""
+    """The whole snapshot is the same, except for iterations after the best one."""
     trained(tmp_path / "run", values).save(tmp_path / "before")
     PLogicNet.load(tmp_path / "run").refit(out=tmp_path / "run")
+    assert snapshot_folder(tmp_path / "run").name == "0002"
     changed = different(tmp_path / "before", tmp_path / "run")
-    assert changed == (["history.jsonl", "metrics.json"] if "em.patience" in values else [])
+    assert changed == (["history.jsonl"] if "em.patience" in values else [])
     model = PLogicNet.load(tmp_path / "run")
     assert len(model.history) == model.fitted.outcome.iteration
 
 
 def test_a_removed_rule_and_a_given_weight_are_used(tmp_path: Path) -> None:
-    """The other columns of the edited table stay as they were."""
+    """The counts of the other rules stay as they were."""
     run = tmp_path / "run"
     before = weights(trained(run))
-    vectors = files_of(run)["neural.safetensors"]
-    header, *lines = (run / "rules.tsv").read_text().splitlines()
+    vectors, file = files_of(run)["neural.safetensors"], written_table(run)
+    header, *lines = file.read_text().splitlines()
     rules = [line.split("\t")[1] for line in lines]
     removed, kept = rules[0], rules[1]
     edited = [header + "\tgiven"] + [line + ("\t=0.75" if i == 1 else "\t") for i, line in enumerate(lines) if i]
-    (run / "rules.tsv").write_text("\n".join(edited) + "\n")
-    with pytest.raises(InputError, match="plogicnet refit"):
-        PLogicNet.load(run)
-    PLogicNet.load(run, edited=True).refit(out=run)
+    file.write_text("\n".join(edited) + "\n")
+    PLogicNet.load(run).refit(file, out=run)
     model = PLogicNet.load(run)
     after = weights(model)
     assert set(after) == set(before) - {removed}
     assert after[kept] == 0.75
+    assert weights(PLogicNet.load(run, snapshot="0001")) == before
+    counts = [{row["rule"]: (row["support"], row["hits"]) for row in read_rules(run, n).rows()} for n in ("0001", None)]
+    assert {rule: count for rule, count in counts[0].items() if rule != removed} == counts[1]
     assert files_of(run)["neural.safetensors"] == vectors
     # given this weight, the other weights are at the maximum
     outcome = model.fitted.outcome
@@ -92,53 +101,51 @@ def test_a_rule_file_replaces_all_rules(tmp_path: Path) -> None:
     assert model.metrics["test"] == model.evaluate()
 
 
-def test_a_stopped_refit_leaves_a_readable_or_resumable_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = tmp_path / "run"
-    before = weights(trained(run))
-    old = PLogicNet.load(run).evaluate()
+def test_a_stopped_refit_leaves_the_run_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing must be resumed: the refit is repeated."""
+    run, rules = tmp_path / "run", "husband(X, Y) => wife(Y, X)"
+    trained(run)
+    before = tree_of(run)
     for progress in (stop_at("grounding"), stop_at("ranking valid"), stop_at("ranking test")):
         with pytest.raises(StoppedError):
-            PLogicNet.load(run).refit("husband(X, Y) => wife(Y, X)", run, Hooks(progress))
-        assert weights(PLogicNet.load(run)) == before
-        assert PLogicNet.load(run).evaluate() == old
+            PLogicNet.load(run).refit(rules, run, Hooks(progress))
+        assert tree_of(run) == before
 
     def fail(*_: object) -> None:
         raise StoppedError
 
-    with monkeypatch.context() as patch:  # metrics.json is removed and only some files are new
-        patch.setattr("plogicnet.runs.files._write_hidden", fail_after_one(fail))
-        with pytest.raises(StoppedError):
-            PLogicNet.load(run).refit("husband(X, Y) => wife(Y, X)", out=run)
-    with pytest.raises(InputError, match="plogicnet resume"):
-        PLogicNet.load(run)
-    PLogicNet.resume(run)
-    assert set(weights(PLogicNet.load(run))) == {"husband(X, Y) => wife(Y, X)"}
-    assert not (run / "checkpoint").exists()
+    for name in ("files._write_hidden", "snapshots.write_manifest", "snapshots.write_text"):
+        with monkeypatch.context() as patch:
+            patch.setattr(f"plogicnet.runs.{name}", fail)
+            with pytest.raises(StoppedError):
+                PLogicNet.load(run).refit(rules, run)
+        assert (snapshot_folder(run).name, leftovers(run)) == ("0001", [])
+        assert {name: content for name, content in tree_of(run).items() if "0002" not in name} == before
+        with pytest.raises(InputError, match="nothing to resume"):
+            PLogicNet.resume(run)
+    PLogicNet.load(run).refit(rules, run)
+    assert set(weights(PLogicNet.load(run))) == {rules}
+    assert leftovers(run) == []
 
 
-def fail_after_one(fail: object) -> object:
-    """Return a writer with a normal first call, into the checkpoint, and a failing second call."""
-    from plogicnet.runs import files as run_files
-
-    real, calls = run_files._write_hidden, []
-
-    def write(*arguments: object) -> None:
-        calls.append(1)
-        (real if len(calls) == 1 else fail)(*arguments)  # type: ignore[operator]
-
-    return write
-
-
-def test_edited_rules_require_a_refit_if_hidden_triples_are_premises(tmp_path: Path) -> None:
+def test_rules_edited_in_a_snapshot_are_refused(tmp_path: Path) -> None:
+    """With sampled premises, the hidden triples of the snapshot would not match the rules."""
     run = tmp_path / "run"
     trained(run, {"mln.hidden_premises": "sampled"})
-    table = RuleTable.read(run / "rules.tsv")
     assert PLogicNet.load(run).fitted.outcome.rule_model.truth.any()
-    table.take(np.arange(len(table)) > 2).write(run / "rules.tsv")
-    with pytest.raises(InputError, match="plogicnet refit"):
-        PLogicNet.load(run).evaluate()
-    PLogicNet.load(run, edited=True).refit(out=run)
-    PLogicNet.load(run).evaluate()
+    table, file = read_rules(run), written_table(run)
+    table.take(np.arange(len(table)) > 2).write(file)
+    rules_file = snapshot_folder(run) / "rules.tsv"
+    original = rules_file.read_bytes()
+    overwrite(rules_file, file.read_bytes())
+    for call in (PLogicNet.load, read_rules):
+        with pytest.raises(InputError, match=r"edited: .* `plogicnet rules RUN --out my.rules`.* `plogicnet refit RUN"):
+            call(run)
+    overwrite(rules_file, original)
+    PLogicNet.load(run).refit(file, out=run)
+    model = PLogicNet.load(run)
+    assert len(model.rules) == len(table) - 3
+    assert model.metrics["test"] == model.evaluate()
 
 
 def test_a_refitted_run_can_be_resumed_with_more_iterations(tmp_path: Path) -> None:
@@ -158,11 +165,11 @@ def test_a_refit_into_another_directory_creates_a_run(tmp_path: Path) -> None:
 def test_an_added_rule_needs_no_counts(tmp_path: Path) -> None:
     run = tmp_path / "run"
     trained(run)
-    file = run / "rules.tsv"
+    file = written_table(run)
     columns = len(file.read_text().split("\n", 1)[0].split("\t"))
     written = "wife(X, Y) & parent(X, Z) => parent(Y, Z)"
     file.write_text(file.read_text() + f"\t{written}" + "\t" * (columns - 2) + "\n")
-    PLogicNet.load(run, edited=True).refit(file, out=run)
+    PLogicNet.load(run).refit(file, out=run)
     table = PLogicNet.load(run).rules
     row = [str(rule) for rule in table.rules].index(written)
     assert table.support[row] > 0

@@ -11,12 +11,15 @@ import pytest
 from plogicnet import PLogicNet
 from plogicnet.config import Config
 from plogicnet.graph import KnowledgeGraph
-from plogicnet.runs.reading import read_rules
+from plogicnet.runs.checkpoints import saved_iterations
+from plogicnet.runs.directory import CHECKPOINT_DIR, START_DIR, snapshot_folder
+from plogicnet.runs.snapshots import read_rules
 from plogicnet.support.errors import InputError
+from plogicnet.support.files import write_text
 from plogicnet.training.hooks import Hooks
 from plogicnet.training.state import Iteration
 from small import SMALL, family_rows, small_graph
-from stopping import StoppedError, different, files_of, stop_at
+from stopping import StoppedError, different, files_of, leftovers, overwrite, stop_at
 
 WRITTEN = "=1.5: husband(X, Y) => wife(Y, X)\n0.25: parent(X, Y) & sibling(Y, Z) => parent(X, Z)\n"
 SOFTMAX = {"neural.model": "ComplEx", "neural.vectors.recipe": "one_vs_all", "neural.learning_rate": 0.1}
@@ -89,6 +92,7 @@ def test_a_stopped_and_resumed_training_gives_the_same_files(name: str, tmp_path
             PLogicNet.load(run)
         PLogicNet.resume(run)
         assert different(tmp_path / "whole", run) == [], step
+        assert leftovers(run) == [], step
 
 
 def test_a_training_can_be_stopped_and_resumed_several_times(tmp_path: Path) -> None:
@@ -112,16 +116,52 @@ def test_partial_files_of_a_killed_process_are_removed(tmp_path: Path) -> None:
     with pytest.raises(StoppedError):
         trained(run, hooks=Hooks(on_iteration=stop_after(2)))
     for name in (
-        ".rules.tsv.123.part",
-        "checkpoint/1/.history.jsonl.123.part",
-        "checkpoint/.e_step.safetensors.1.part",
+        "snapshots/.0001.123.part/.rules.tsv.123.part",
+        "work/.timings.json.123.part",
+        f"{CHECKPOINT_DIR}/.2.123.part/.history.jsonl.123.part",
+        f"{CHECKPOINT_DIR}/.e_step.safetensors.1.part",
     ):
-        (run / name).mkdir()
+        (run / name).mkdir(parents=True)
         (run / name / ".tmp123456").write_text("partial")
-    (run / "checkpoint" / "2").mkdir()  # as if the process was killed while writing it
-    (run / "checkpoint" / "2" / "rules.tsv").write_text("partial")
+    (run / CHECKPOINT_DIR / "2").mkdir()  # without a manifest
+    (run / CHECKPOINT_DIR / "2" / "rules.tsv").write_text("partial")
     PLogicNet.resume(run)
     assert different(tmp_path / "whole", run) == []
+    assert leftovers(run) == []
+
+
+def test_a_partial_current_file_of_a_killed_process_is_removed(tmp_path: Path) -> None:
+    model = trained(tmp_path / "run", {"em.iterations": 1})
+    (tmp_path / "run" / ".CURRENT.123.part").mkdir()
+    model.save(tmp_path / "run")
+    assert leftovers(tmp_path / "run") == []
+
+
+def test_a_training_that_is_killed_before_it_is_current_can_be_resumed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The snapshot is complete, but CURRENT is not written."""
+    trained(tmp_path / "whole", rules=WRITTEN)
+    run = tmp_path / "run"
+
+    def write_all_but_current(file: Path, text: str) -> None:
+        if file.name == "CURRENT":
+            raise StoppedError
+        write_text(file, text)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("plogicnet.runs.snapshots.write_text", write_all_but_current)
+        patch.setattr("plogicnet.runs.snapshots.remove_directory", lambda _: None)  # as after a kill
+        with pytest.raises(StoppedError):
+            trained(run, rules=WRITTEN)
+    assert (run / "snapshots" / "0001" / "manifest.json").is_file()
+    with pytest.raises(InputError, match="plogicnet resume"):
+        PLogicNet.load(run)
+    with pytest.raises(InputError, match="plogicnet resume"):
+        trained(run, rules=WRITTEN)
+    PLogicNet.resume(run)
+    assert different(tmp_path / "whole", run) == []
+    assert leftovers(run) == []
 
 
 # some improve with each iteration; in the last, the second of four is the best
@@ -140,11 +180,15 @@ def test_a_complete_run_can_be_resumed_with_more_iterations(
     trained(tmp_path / "whole", values | {"em.iterations": 4}, WRITTEN)
     run = tmp_path / "run"
     trained(run, values | {"em.iterations": before}, WRITTEN)
-    more = {"em.iterations": 4}
+    complete, more = files_of(run), {"em.iterations": 4}
     with pytest.raises(KeyboardInterrupt):
         PLogicNet.resume(run, more, Hooks(stop_at("training", 1, 50, KeyboardInterrupt)))
+    assert files_of(run) == complete, "the run must stay readable"
+    PLogicNet.load(run)
     PLogicNet.resume(run)  # the new number of iterations is stored
     assert different(tmp_path / "whole", run) == []
+    assert leftovers(run) == []
+    assert {f.name: f.read_bytes() for f in snapshot_folder(run, "0001").iterdir() if f.name in complete} == complete
 
 
 STALLING = SOFTMAX | {"em.patience": 1, "em.iterations": 9}
@@ -159,10 +203,7 @@ def test_patience_keeps_the_best_iteration(tmp_path: Path) -> None:
     assert mrrs.index(max(mrrs)) + 1 == kept
     best = trained(tmp_path / "best", SOFTMAX | {"em.iterations": kept})
     assert list(model.history[:kept]) == list(best.history)
-    assert different(tmp_path / "run", tmp_path / "best") == ["config.yaml", "history.jsonl", "metrics.json"]
-    metrics = [json.loads((tmp_path / name / "metrics.json").read_text()) for name in ("run", "best")]
-    assert metrics[0].pop("sha256") != metrics[1].pop("sha256")
-    assert metrics[0] == metrics[1]
+    assert different(tmp_path / "run", tmp_path / "best") == ["config.yaml", "history.jsonl"]
     loaded = PLogicNet.load(tmp_path / "run").fitted.outcome
     assert (loaded.iteration, loaded.validation_mrr) == (kept, mrrs[kept - 1])
 
@@ -172,8 +213,7 @@ def test_the_best_vectors_survive_a_stop(tmp_path: Path) -> None:
     kept = trained(tmp_path / "whole", STALLING).fitted.outcome.iteration
     with pytest.raises(StoppedError):
         trained(tmp_path / "run", STALLING, hooks=Hooks(stop_at("training", kept + 1)))
-    folders = sorted(p.name for p in (tmp_path / "run" / "checkpoint").iterdir() if p.is_dir())
-    assert folders == [str(i) for i in (kept - 1, kept) if i]
+    assert saved_iterations(tmp_path / "run") == [i for i in (kept - 1, kept) if i]
     PLogicNet.resume(tmp_path / "run")
     assert different(tmp_path / "whole", tmp_path / "run") == []
 
@@ -181,7 +221,7 @@ def test_the_best_vectors_survive_a_stop(tmp_path: Path) -> None:
 def stopped_after_one(run: Path, values: dict[str, object]) -> Path:
     with pytest.raises(StoppedError):
         trained(run, values, hooks=Hooks(stop_at("training", 2)))
-    return run / "checkpoint" / "1" / "neural.safetensors"
+    return run / CHECKPOINT_DIR / "1" / "neural.safetensors"
 
 
 def test_an_iteration_without_its_neural_model_is_skipped(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -192,8 +232,8 @@ def test_an_iteration_without_its_neural_model_is_skipped(tmp_path: Path, caplog
     assert "its file neural.safetensors is missing" in caplog.text
     assert "resuming the training from the beginning" in caplog.text
     assert different(tmp_path / "whole", tmp_path / "run") == []
-    (tmp_path / "saved" / "checkpoint" / "written.rules").unlink()  # as in a complete run that was resumed
-    with pytest.raises(InputError, match=r"checkpoint/1 is damaged: its file neural\.safetensors is missing"):
+    (tmp_path / "saved" / START_DIR / "written.rules").unlink()
+    with pytest.raises(InputError, match=r"start is damaged: its file written\.rules is missing"):
         PLogicNet.resume(tmp_path / "saved")
 
 
@@ -202,8 +242,8 @@ def test_a_directory_without_a_run_cannot_be_resumed(tmp_path: Path) -> None:
         PLogicNet.resume(tmp_path / "nowhere")
     with pytest.raises(InputError, match="contains no run, or its training stopped before anything was saved"):
         PLogicNet.resume(tmp_path)
-    trained(tmp_path / "run", {"em.iterations": 1})
-    (tmp_path / "run" / "run.json").unlink()  # written after everything that `resume` needs
+    stopped_after_one(tmp_path / "run", {})
+    (tmp_path / "run" / START_DIR / "manifest.json").unlink()  # written after everything that `resume` needs
     with pytest.raises(InputError, match="before anything was saved"):
         PLogicNet.resume(tmp_path / "run")
 
@@ -211,13 +251,15 @@ def test_a_directory_without_a_run_cannot_be_resumed(tmp_path: Path) -> None:
 def test_a_run_of_a_newer_version_is_an_error(tmp_path: Path) -> None:
     run = tmp_path / "run"
     trained(run, {"em.iterations": 1})
-    (run / "run.json").write_text(json.dumps({"format": 2, "version": "9.9"}))
+    overwrite(snapshot_folder(run) / "manifest.json", json.dumps({"format": 2, "version": "9.9"}))
     for call in (PLogicNet.load, PLogicNet.resume, read_rules):
-        with pytest.raises(InputError, match=r"run\.json has a newer format, written by plogicnet 9\.9\. This version"):
+        with pytest.raises(
+            InputError, match=r"manifest\.json has a newer format, written by plogicnet 9\.9\. This version"
+        ):
             call(run)
 
 
-def test_train_rejects_a_complete_run_and_save_replaces_it_completely(tmp_path: Path) -> None:
+def test_train_rejects_a_complete_run_and_save_publishes_a_snapshot_in_it(tmp_path: Path) -> None:
     run, rows = tmp_path / "run", family_rows()
     labelled = KnowledgeGraph.from_names(rows[:86], rows[86:102], rows[102:], "other")
     labelled = KnowledgeGraph(
@@ -229,29 +271,6 @@ def test_train_rejects_a_complete_run_and_save_replaces_it_completely(tmp_path: 
         trained(run)
     trained(tmp_path / "whole").save(run)
     assert different(tmp_path / "whole", run) == []
-
-
-def test_save_replaces_a_run_of_another_graph(tmp_path: Path) -> None:
-    run, rows = tmp_path / "run", [(f"p{i}", "next", f"p{i + 1}") for i in range(30)]
-    trained(run, {"em.iterations": 1}, graph=KnowledgeGraph.from_names(rows))
-    model = trained(tmp_path / "whole")
-    model.save(run)
-    assert different(tmp_path / "whole", run) == []
-    assert PLogicNet.load(run).evaluate() == model.evaluate()
-
-
-def test_resume_completes_a_run_if_saving_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = trained(tmp_path / "whole", rules=WRITTEN)
-
-    def fail(*_: object) -> None:
-        raise StoppedError
-
-    with monkeypatch.context() as patch:
-        patch.setattr("plogicnet.runs.writing.publish", fail)
-        with pytest.raises(StoppedError):
-            model.save(tmp_path / "run")
-    PLogicNet.resume(tmp_path / "run")
-    assert different(tmp_path / "whole", tmp_path / "run") == []
 
 
 def test_a_resumed_run_keeps_the_triples_moved_to_valid(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from plogicnet import PLogicNet
 from plogicnet.web import server
 from plogicnet.web.connections import Limits
 from plogicnet.web.schemas import Info
-from plogicnet.web.server import make_app
+from plogicnet.web.server import CachedService, RequestQueue, make_app
 from plogicnet.web.service import ModelService
 from web_servers import LONG, in_process
 
@@ -157,7 +157,7 @@ def test_too_many_waiting_requests_get_status_503(served_model: PLogicNet) -> No
             assert proceed.wait(60)
             return super().info()
 
-    app = make_app(Slow(served_model), Limits(max_waiting=2))
+    app = make_app(RequestQueue(CachedService(Slow(served_model)), Limits(max_waiting=2)))
     statuses: list[int] = []
 
     async def send(client: httpx.AsyncClient, path: str) -> None:
@@ -185,15 +185,15 @@ def test_the_cache_limit_includes_the_size_of_the_keys(
     served_model: PLogicNet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server, "CACHE_BYTES", 200_000)
-    queue, service = server.RequestQueue(Limits()), ModelService(served_model)
+    queue = RequestQueue(CachedService(ModelService(served_model)), Limits())
 
     async def send() -> None:
         for i in range(100):
             unknown = str(i) + "x" * 8000  # a long key with a short response
-            assert json.loads(await queue.call(service.search, q=unknown)) == {"names": []}
-            info = await queue.call(service.info)
-            assert await queue.call(service.info) is info  # still cached, because it was used recently
-        size = sum(len(str(key)) + len(body) for key, body in queue.cached.items())
+            assert json.loads((await queue.call("search", q=unknown))[0]) == {"names": []}
+            info, _ = await queue.call("info")
+            assert (await queue.call("info"))[0] is info  # still cached, because it was used recently
+        size = sum(len(str(key)) + len(body) for key, body in queue.current.cached.items())
         assert 0 < size <= 200_000
 
     anyio.run(send)

@@ -16,7 +16,8 @@ from plogicnet.cli.data import data, doctor
 from plogicnet.cli.mine import mine
 from plogicnet.cli.pages import report, serve
 from plogicnet.cli.predict import explain, export, predict
-from plogicnet.cli.settings import DEMO_PRESET, load_run, log_to_stderr, make_config, print_json
+from plogicnet.cli.runs import runs
+from plogicnet.cli.settings import DEMO_PRESET, load_run, log_to_stderr, make_config, print_json, require_folder
 from plogicnet.cli.train import refit, resume, train
 from plogicnet.config import Config
 from plogicnet.support.errors import pluralize
@@ -29,6 +30,7 @@ app = Typer(
     add_completion=False,
 )
 app.add_typer(data, name="data")
+app.add_typer(runs, name="runs")
 for command in (doctor, mine, train, resume, refit, predict, explain, export, serve, report):
     app.command()(command)
 
@@ -88,13 +90,14 @@ def show_config(
 def evaluate(
     run: options.Run,
     split: Annotated[str | None, Option("--split", help="Split: valid or test. Default: test if there is one.")] = None,
+    snapshot: options.Snapshot = None,
     device: options.Device = None,
     threads: options.Threads = None,
     _memory_limit: options.MemoryLimit = None,
     as_json: options.Json = False,
 ) -> None:
     """Rank held-out triples by the neural model, the rules, pLogicNet and pLogicNet*."""
-    model = load_run(run, device, threads)
+    model = load_run(run, device, threads, snapshot)
     graph = model.fitted.graph
     split = split or ("test" if len(graph.test) else "valid")
     result: dict[str, Any] = model.evaluate(split, for_stderr())
@@ -114,14 +117,29 @@ def evaluate(
 @app.command("rules")
 def show_rules(
     run: options.Run,
-    top: Annotated[int | None, Option("--top", min=1, help="Number of rules to print.")] = None,
+    top: Annotated[int | None, Option("--top", min=1, help="Number of rules to print or write.")] = None,
+    out: Annotated[
+        Path | None,
+        Option("--out", help="Write the rules to this file, as text to edit, or as a table if it ends in .tsv."),
+    ] = None,
+    snapshot: options.Snapshot = None,
     as_json: options.Json = False,
 ) -> None:
-    """Print the learned rules, sorted by weight."""
-    from plogicnet.runs.reading import read_rules
+    """Print the learned rules, sorted by weight, or write them to a file."""
+    import numpy as np
 
-    rows = read_rules(run).rows()[:top]
+    from plogicnet.inference.export import export_rules
+    from plogicnet.runs.snapshots import read_rules
+
+    require_folder(out)
+    table = read_rules(run, snapshot)
+    table = table if top is None else table.take(np.arange(len(table)) < top)
+    rows = table.rows()
+    if out is not None:
+        table.write(out) if out.suffix == ".tsv" else export_rules(table, out)
     if as_json:
         print_json({"rules": rows})
+    elif out is not None:
+        print(f"{pluralize(len(rows), 'rule')} written to {out}. Next: plogicnet refit {run} --rules {out}")
     else:
         show.console().print(show.rules_table(pluralize(len(rows), "rule"), rows))

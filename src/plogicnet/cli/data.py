@@ -7,6 +7,7 @@ from typer import Argument, Option, Typer
 
 from plogicnet.cli import options, show
 from plogicnet.cli.settings import load_run, make_config, open_source, print_json
+from plogicnet.support.errors import InputError
 from plogicnet.support.progress import for_stderr
 
 data = Typer(help="List, download, convert and inspect graphs.", no_args_is_help=True)
@@ -89,6 +90,7 @@ def doctor(
     columns: options.Columns = "hrt",
     split: options.SplitShares = None,
     seed: options.Seed = None,
+    snapshot: options.Snapshot = None,
     device: options.Device = None,
     threads: options.Threads = None,
     as_json: options.Json = False,
@@ -100,12 +102,14 @@ def doctor(
     if state_of(run) is State.ABSENT:
         from plogicnet.diagnostics.graphs import examine_graph
 
+        if snapshot is not None:
+            raise InputError(f"--snapshot needs a run, but {target} is not one")
         diagnosis = examine_graph(open_source(target, make_config(seed=seed), columns, split))
     else:
         from plogicnet.diagnostics.runs import examine_run
         from plogicnet.runs.integrity import damage_as_input_error
 
-        model = load_run(run, device, threads)
+        model = load_run(run, device, threads, snapshot)
         with damage_as_input_error(run):
             diagnosis = examine_run(str(run), model.fitted, model.config, model.metrics)
     if as_json:

@@ -15,6 +15,12 @@ Graph = Annotated[
 ]
 Source = Annotated[str, Argument(help="Data set name, directory or file.")]
 Run = Annotated[Path, Argument(help="Run directory.")]
+Snapshot = Annotated[
+    str | None, Option("--snapshot", help="Name of a snapshot, as `runs list` shows it. Default: the current one.")
+]
+Keep = Annotated[
+    int, Option("--keep", min=1, help="Number of snapshots to keep. Those of the last minute are always kept.")
+]
 RulesFile = Annotated[
     Path | None,
     Option("--rules", help="File of rules to add to the mined ones. With --set rules.mine=false, only these are used."),

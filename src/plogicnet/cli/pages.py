@@ -2,15 +2,19 @@
 
 import re
 import sys
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
 from plogicnet.cli import options
-from plogicnet.cli.settings import load_run, print_json, require_folder, require_read_memory, without_none
+from plogicnet.cli.settings import load_run, print_json, require_folder
 from plogicnet.support.errors import InputError
 from plogicnet.support.progress import for_stderr
+
+if TYPE_CHECKING:
+    from plogicnet.model import PLogicNet
 
 HOST = re.compile(r"[\w.:\[\]-]+")
 TOKEN = re.compile(r"[A-Za-z0-9._~-]{16,200}")
@@ -31,6 +35,7 @@ AllowHost = Annotated[
 def report(
     run: options.Run,
     out: Annotated[Path | None, Option("--out", help="HTML file. Default: report.html in the run directory.")] = None,
+    snapshot: options.Snapshot = None,
     device: options.Device = None,
     threads: options.Threads = None,
     _memory_limit: options.MemoryLimit = None,
@@ -42,8 +47,8 @@ def report(
     require_folder(out)
     if out is not None and out.is_dir():
         raise InputError(f"--out {out}: this is a directory. Use a file name.")
-    require_read_memory(run)
-    file = write_report(run, out or run / "report.html", without_none(device=device, threads=threads), for_stderr())
+    model = load_run(run, device, threads, snapshot)
+    file = write_report(model, run, out or run / "report.html", for_stderr())
     if as_json:
         print_json({"report": str(file)})
     else:
@@ -56,11 +61,17 @@ def serve(
     port: Annotated[int, Option("--port", min=0, max=65535, help="Port to listen on. 0: any free port.")] = 8000,
     token: Token = None,
     allow_host: AllowHost = None,
+    snapshot: options.Snapshot = None,
     device: options.Device = None,
     threads: options.Threads = None,
     _memory_limit: options.MemoryLimit = None,
 ) -> None:
-    """Serve a page to explore a run, and a REST API, until Ctrl-C."""
+    """Serve a page to explore a run, and a REST API, until Ctrl-C.
+
+    When another snapshot of the run is published, it is served from then on, except with --snapshot.
+    """
+    from plogicnet.runs.directory import current_name
+
     try:
         from plogicnet.web import server
     except ModuleNotFoundError as error:
@@ -77,5 +88,9 @@ def serve(
         print(f"Serving {run} at {address}", flush=True)
         print("Press Ctrl-C to stop.", file=sys.stderr)
 
-    server.serve(lambda: load_run(run, device, threads), host, port, token, allow_host or [], announce)
+    def load(name: str | None) -> "PLogicNet":
+        return load_run(run, device, threads, name)
+
+    source = server.ModelSource(partial(load, snapshot), (lambda: current_name(run)) if snapshot is None else None)
+    server.serve(source, host, port, token, allow_host or [], announce)
     print("plogicnet: stopped", file=sys.stderr)

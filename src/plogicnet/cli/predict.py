@@ -97,6 +97,7 @@ def predict(
     facts: options.FactsFile = None,
     out: Out = None,
     file_format: FileFormat = None,
+    snapshot: options.Snapshot = None,
     device: options.Device = None,
     threads: options.Threads = None,
     _memory_limit: options.MemoryLimit = None,
@@ -119,7 +120,7 @@ def predict(
             "--include-known works only with queries. --triples always includes known triples; --complete never does."
         )
     _check_output(out, file_format)
-    model, query_array, written = load_run(run, device, threads, facts=facts), None, None
+    model, query_array, written = load_run(run, device, threads, snapshot, facts), None, None
     graph = model.fitted.graph
     if triples is not None:
         batches = _at_least(_predict_file(model, triples, top), min_probability)
@@ -263,6 +264,7 @@ def explain(
     facts: options.FactsFile = None,
     premises: Premises = None,
     output: Annotated[Format, Option("--format", help="Output format: tree, text or json.")] = Format.tree,
+    snapshot: options.Snapshot = None,
     device: options.Device = None,
     threads: options.Threads = None,
     _memory_limit: options.MemoryLimit = None,
@@ -271,7 +273,7 @@ def explain(
     """Explain the probability of a triple by rules, premises and the neural model."""
     from plogicnet.cli.explanation import explanation_outline
 
-    model = load_run(run, device, threads, facts=facts)
+    model = load_run(run, device, threads, snapshot, facts)
     output = Format.json if as_json else output
     default = 100 if output is Format.json else 3
     explanation = model.explain(head, relation, tail, default if premises is None else premises)
@@ -295,6 +297,7 @@ def export(
         str, Option("--format", help="Format of predictions: tsv, csv, jsonl, parquet or nt.")
     ] = "tsv",
     fixed_weights: FixedWeights = False,
+    snapshot: options.Snapshot = None,
     device: options.Device = None,
     threads: options.Threads = None,
     _memory_limit: options.MemoryLimit = None,
@@ -307,7 +310,7 @@ def export(
     options_ = ExportOptions(
         tuple(part.strip() for part in parts.split(",")), min_probability, all_pairs, file_format, fixed_weights
     )
-    written = write(load_run(run, device, threads).fitted, out, options_, for_stderr())
+    written = write(load_run(run, device, threads, snapshot).fitted, out, options_, for_stderr())
     files = sorted(out.iterdir())
     if as_json:
         print_json({"out": str(out), "files": [file.name for file in files]} | written)

@@ -76,13 +76,17 @@ def open_source(graph: str | None, settings: Config, columns: str, split: str | 
 
 
 def load_run(
-    run: Path, device: str | None, threads: int | None, edited: bool = False, facts: Path | None = None
+    run: Path,
+    device: str | None,
+    threads: int | None,
+    snapshot: str | None = None,
+    facts: Path | None = None,
 ) -> "PLogicNet":
-    """Load a complete run. The device, the threads and the file of additional facts are optional."""
+    """Load a complete run. The device, the threads, the snapshot and the file of additional facts are optional."""
     from plogicnet.model import PLogicNet
 
     require_read_memory(run)
-    model = PLogicNet.load(run, without_none(device=device, threads=threads), edited)
+    model = PLogicNet.load(run, without_none(device=device, threads=threads), snapshot)
     return model if facts is None else model.with_facts(facts)
 
 
@@ -94,7 +98,11 @@ def require_read_memory(path: Path | None) -> None:
     """
     if remaining_bytes() == NO_LIMIT:
         return
-    default = READ_FACTORS[""]
+    from plogicnet.runs.directory import START_DIR, State, snapshot_folder, state_of
+
+    default, state = READ_FACTORS[""], State.ABSENT if path is None else state_of(path)
+    if path is not None and state is not State.ABSENT:
+        path = snapshot_folder(path) if state is State.COMPLETE else path / START_DIR
     try:
         files = [] if path is None else [path] if path.is_file() else list(filter(_is_read, path.iterdir()))
         needed = sum(READ_FACTORS.get(file.suffix, default) * file.stat().st_size for file in files if file.is_file())

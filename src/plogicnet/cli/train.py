@@ -108,6 +108,7 @@ def resume(
     ] = None,
     device: options.Device = None,
     threads: options.Threads = None,
+    keep: options.Keep = 2,
     _memory_limit: options.MemoryLimit = None,
     as_json: options.Json = False,
 ) -> None:
@@ -122,7 +123,7 @@ def resume(
     require_read_memory(run)
     settings = without_none(device=device, threads=threads) | parse_assignments(assignments or [])
     with _interruptible(run):
-        model = PLogicNet.resume(run, settings, terminal_hooks())
+        model = PLogicNet.resume(run, settings, terminal_hooks(), keep)
     _show_trained(model, run, as_json)
 
 
@@ -131,18 +132,17 @@ def refit(
     rules: Annotated[Path | None, Option("--rules", help="File of rules that replaces the rules of the run.")] = None,
     device: options.Device = None,
     threads: options.Threads = None,
+    keep: options.Keep = 2,
     _memory_limit: options.MemoryLimit = None,
     as_json: options.Json = False,
 ) -> None:
-    """Learn the rule weights again, from the run's edited rules.tsv or from another file (--rules).
+    """Learn the rule weights again, for the rules of the run or of a file (--rules). The neural model stays as it is.
 
-    This changes the run in place. To keep the old run, copy its directory first.
+    The result is a new snapshot. `plogicnet runs revert` goes back to the previous one.
     """
-    from plogicnet.runs.directory import RULES_FILE
-
-    model = load_run(run, device, threads, edited=True)
+    model = load_run(run, device, threads)
     with _interruptible(run):
-        model.refit(rules or run / RULES_FILE, run, terminal_hooks())
+        model.refit(rules, run, terminal_hooks(), keep)
     _show_trained(model, run, as_json)
 
 
@@ -154,13 +154,13 @@ def _interruptible(path: Path, resume_command: str = "") -> Iterator[None]:
         path: the run directory.
         resume_command: the command that resumes training, for the message. Default: `plogicnet resume`.
     """
-    from plogicnet.runs.directory import State, state_of
+    from plogicnet.runs.directory import has_unfinished_training
 
     previous_handler = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield
     except (KeyboardInterrupt, OSError) as error:  # for example a full disk
-        if state_of(path) is State.UNFINISHED:
+        if has_unfinished_training(path):
             reason = "Stopped" if isinstance(error, KeyboardInterrupt) else "Failed, but the last checkpoint is kept"
             print_message(f"{reason}. To continue, run {resume_command or f'`plogicnet resume {path}`'}.")
         raise

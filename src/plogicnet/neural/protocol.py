@@ -48,7 +48,7 @@ class Checkpoint:
     """A file in which training saves its state, every `every_seconds` seconds and every `every_steps` steps (0: never).
 
     Example:
-        >>> Checkpoint(Path("runs/family/checkpoint/e_step.safetensors"), every_seconds=30.0).every_steps
+        >>> Checkpoint(Path("runs/family/work/checkpoint/e_step.safetensors"), every_seconds=30.0).every_steps
         0
     """
 

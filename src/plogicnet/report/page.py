@@ -19,8 +19,6 @@ from plogicnet.model import PLogicNet
 from plogicnet.report import figures, highlights, reasons
 from plogicnet.report.markup import Child, Markup, NameFormatter, breakable, join, separated, tag, truncate
 from plogicnet.rules import RuleTable
-from plogicnet.runs.files import read_timings
-from plogicnet.runs.reading import read_config
 from plogicnet.support.errors import InputError, pluralize
 from plogicnet.support.files import write_text
 from plogicnet.support.numbers import format_probability
@@ -37,11 +35,9 @@ DIRECTION_CONTROLS = dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206
 """Unicode characters that change the text direction."""
 
 
-def write_report(
-    run: Path, out: Path, settings: Mapping[str, object] | None = None, progress: Progress = no_progress
-) -> Path:
-    """Write the report of a complete run. `settings`, such as the device, override the settings of the run."""
-    page = render_page(PLogicNet.load(run, settings), run, progress)
+def write_report(model: PLogicNet, run: Path, out: Path, progress: Progress = no_progress) -> Path:
+    """Write the report of the model of a run."""
+    page = render_page(model, run, progress)
     try:
         write_text(out, page)
     except OSError as error:
@@ -65,8 +61,8 @@ def render_page(model: PLogicNet, run: Path, progress: Progress = no_progress) -
         ("rules", "Rules", _rules(model, names)),
         ("surprises", "Surprising predictions", _surprises(model, results, names)),
         ("mistakes", "Mistakes", _mistakes(model, ranked, results, names)),
-        ("settings", "Settings", _settings(read_config(run))),
-        ("timings", "Timings", figures.timings_table(read_timings(run))),
+        ("settings", "Settings", _settings(model.config)),
+        ("timings", "Timings", figures.timings_table(model.seconds)),
     ]
     contents = tag("nav", [tag("a", title, href=f"#{anchor}") for anchor, title, _ in sections], aria_label="Contents")
     body = [tag("section", tag("h2", title), content, id=anchor) for anchor, title, content in sections]

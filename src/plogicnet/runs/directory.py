@@ -1,18 +1,32 @@
-"""The file names of a run directory, its state, and checks of its content."""
+"""The layout of a run directory, its state, and checks of its content.
+
+```
+CURRENT            the name of the current snapshot
+snapshots/0001/    a complete, immutable state of the run; `manifest.json` has the checksums of its files
+work/              what changes: lock, log.txt, timings.json, and checkpoint/ with the state of an unfinished training
+```
+"""
 
 import os
 import re
 from enum import Enum
 from pathlib import Path
 
-from plogicnet.runs.integrity import RESTORE_ADVICE, DamageError, read_json, read_json_with_checksums, require_present
+from plogicnet.runs.integrity import MANIFEST_FILE, DamageError, read_manifest
 from plogicnet.support.errors import InputError
-from plogicnet.support.files import LOCK_FILE
-from plogicnet.version import VERSION
+from plogicnet.support.files import is_locked, still_locked
 
-FORMAT = 1
-"""The version of the run format. It is increased when older versions of the program could misread a run."""
-CONFIG_FILE, TIMINGS_FILE = "config.yaml", "timings.json"
+CURRENT_FILE = "CURRENT"
+SNAPSHOTS_DIR = "snapshots"
+WORK_DIR = "work"
+LOCK_FILE, LOG_FILE, TIMINGS_FILE = f"{WORK_DIR}/lock", f"{WORK_DIR}/log.txt", f"{WORK_DIR}/timings.json"
+CHECKPOINT_DIR = f"{WORK_DIR}/checkpoint"
+"""The directory from which an unfinished training is resumed: `start`, and one directory per saved EM iteration."""
+START_DIR = f"{CHECKPOINT_DIR}/start"
+"""The settings, the graph and the user's rules with which the training started."""
+E_STEP_FILE = f"{CHECKPOINT_DIR}/e_step.safetensors"
+"""The checkpoint of the current E-step."""
+CONFIG_FILE, METRICS_FILE, WRITTEN_RULES_FILE = "config.yaml", "metrics.json", "written.rules"
 GRAPH_FILES = ("graph.parquet", "entities.tsv", "relations.tsv", "labels.tsv")
 """The files of the graph. The last one exists only if the graph has labels."""
 OUTCOME_FILES = RULES_FILE, HIDDEN_FILE, HISTORY_FILE, NEURAL_FILE = (
@@ -22,27 +36,16 @@ OUTCOME_FILES = RULES_FILE, HIDDEN_FILE, HISTORY_FILE, NEURAL_FILE = (
     "neural.safetensors",
 )
 """The files of the trained model. The last one exists only if there is a neural model."""
-RUN_FILE = "run.json"
-"""Written as soon as the run can be resumed. Contains the format and the checksums of the graph's files."""
-METRICS_FILE = "metrics.json"
-"""Written last. Contains the metrics and the checksums of the trained model's files."""
-CHECKPOINT_DIR = "checkpoint"
-"""The directory from which an unfinished run is resumed, with one directory per saved EM iteration."""
-ITERATION_FILE = "reached.json"
-"""Written last in the directory of an EM iteration. Contains the checksums of its files."""
-WRITTEN_RULES_FILE = f"{CHECKPOINT_DIR}/written.rules"
-"""The user's rules, possibly none. With this file, training can restart from the beginning."""
-SUPERSEDED_METRICS_FILE = f"{CHECKPOINT_DIR}/{METRICS_FILE}"
-"""The metrics.json of a run that was complete and is trained for more EM iterations."""
-E_STEP_FILE = f"{CHECKPOINT_DIR}/e_step.safetensors"
-"""The checkpoint of the current E-step."""
-LOST_ADVICE = (
-    f"If the run was complete, restore {METRICS_FILE} from a copy. Otherwise remove the directory and train again."
-)
+REQUIRED_FILES = (CONFIG_FILE, *GRAPH_FILES[:3], *OUTCOME_FILES[:3], METRICS_FILE)
+"""The files that every snapshot has."""
+MAX_NAME_LENGTH = 18
+"""Maximum length of the name of a snapshot, which is a number with at least four digits."""
+BASE_KEY = "base"
+"""The key in the manifest of `start`: the name of the snapshot that was current when the training started."""
 
 
 class State(Enum):
-    """The state of a directory: no run, a run that can be resumed, or a complete run."""
+    """The state of a directory: no run, a run whose first training is unfinished, or a run with a snapshot."""
 
     ABSENT = "absent"
     UNFINISHED = "unfinished"
@@ -56,10 +59,112 @@ def state_of(path: Path) -> State:
         >>> state_of(Path("nowhere"))
         <State.ABSENT: 'absent'>
     """
-    started = (path / RUN_FILE).is_file()
-    if (path / METRICS_FILE).is_file() and (started or (path / CONFIG_FILE).is_file()):
+    if (path / CURRENT_FILE).is_file():
         return State.COMPLETE
-    return State.UNFINISHED if started else State.ABSENT
+    if has_unfinished_training(path):
+        return State.UNFINISHED
+    return State.COMPLETE if written_names(path) else State.ABSENT  # CURRENT was lost, which `snapshot_folder` reports
+
+
+def current_name(path: Path) -> str:
+    """Return the name of the current snapshot, or an empty string if none was published.
+
+    Example:
+        >>> current_name(Path("nowhere"))
+        ''
+    """
+    file = path / CURRENT_FILE
+    if not file.is_file():
+        return ""
+    try:
+        with file.open("rb") as opened:
+            name = opened.read(MAX_NAME_LENGTH + 2).decode("ascii", "replace").strip()
+    except OSError as error:
+        raise InputError(f"{file}: cannot be read: {error.strerror}") from None
+    if not _is_name(name):
+        raise DamageError(f"{file} is damaged: it does not contain the name of a snapshot. {current_advice(path)}")
+    return name
+
+
+def snapshot_names(path: Path) -> list[str]:
+    """Return the names of the snapshots up to the current one in ascending order.
+
+    Example:
+        >>> snapshot_names(Path("nowhere"))
+        []
+    """
+    current = current_name(path)
+    return [name for name in written_names(path) if int(name) <= int(current or 0)]
+
+
+def written_names(path: Path) -> list[str]:
+    """Return the names of all snapshots in ascending order, including one whose writer was killed before `CURRENT`.
+
+    Example:
+        >>> written_names(Path("nowhere"))
+        []
+    """
+    if not (path / SNAPSHOTS_DIR).is_dir():
+        return []
+    names = [folder.name for folder in (path / SNAPSHOTS_DIR).iterdir() if _is_name(folder.name) and folder.is_dir()]
+    return sorted(names, key=int)
+
+
+def _is_name(text: str) -> bool:
+    return re.fullmatch(r"[0-9]{4,}", text) is not None and len(text) <= MAX_NAME_LENGTH
+
+
+def current_advice(path: Path) -> str:
+    """Return what to do if CURRENT is missing or damaged, or names a missing snapshot.
+
+    Example:
+        >>> current_advice(Path("nowhere"))
+        'Train the run again.'
+    """
+    names = written_names(path)
+    if not names:
+        return "Train the run again."
+    return f"Write the name of a snapshot into {CURRENT_FILE}: {' or '.join(names[-3:])}."
+
+
+def snapshot_folder(path: Path, name: str | None = None) -> Path:
+    """Return the directory of a snapshot, of the current one by default. Raise InputError if it does not exist."""
+    require_run_directory(path)
+    current = current_name(path)
+    if not current:
+        raise InputError(_no_snapshot(path))
+    if name is None:
+        return path / SNAPSHOTS_DIR / current
+    names = snapshot_names(path)
+    if name not in names:
+        raise InputError(f"{path} has no snapshot {name[:40]!r}. It has: {', '.join(names)}.")
+    return path / SNAPSHOTS_DIR / name
+
+
+def _no_snapshot(path: Path) -> str:
+    if is_locked(path, LOCK_FILE):
+        return f"{path}: another process is writing its first snapshot. Try again when it is done."
+    if state_of(path) is State.UNFINISHED:
+        return f"{path} contains no complete run. Complete it with `plogicnet resume {path}`."
+    if written_names(path):
+        return f"{path} contains no complete run: its file {CURRENT_FILE} is missing. {current_advice(path)}"
+    return f"{path} contains no complete run ({CURRENT_FILE} is missing). Create one with `plogicnet train`."
+
+
+def has_unfinished_training(path: Path) -> bool:
+    """Return whether a training can be resumed. One that started from another snapshot has been superseded.
+
+    Example:
+        >>> has_unfinished_training(Path("nowhere"))
+        False
+    """
+    if not (path / START_DIR / MANIFEST_FILE).is_file():
+        return False
+    try:
+        base = read_manifest(path / START_DIR)[0].get(BASE_KEY)
+    except DamageError:  # reported when the training is resumed
+        return True
+    return base == current_name(path)
 
 
 def require_inside(path: Path) -> None:
@@ -87,42 +192,19 @@ def require_inside(path: Path) -> None:
 
 
 def require_only_run_files(path: Path) -> None:
-    """Raise InputError if a directory contains files that do not belong to a run and could be overwritten.
+    """Raise InputError if a directory contains files that do not belong to a run.
 
     Example:
         >>> require_only_run_files(Path("nowhere"))
     """
     require_inside(path)
-    if path.is_dir() and any(path.iterdir()) and not ((path / LOCK_FILE).exists() or (path / RUN_FILE).exists()):
+    markers = (CURRENT_FILE, LOCK_FILE, LOG_FILE, TIMINGS_FILE, CHECKPOINT_DIR)
+    if path.is_dir() and any(path.iterdir()) and not any((path / marker).exists() for marker in markers):
         raise InputError(f"{path} is not empty and contains no run. Use a new directory.")
 
 
-def require_started(path: Path) -> None:
-    """Raise InputError unless a directory contains a run, complete or not, in a supported format."""
-    _require_directory(path)
-    if not (path / RUN_FILE).is_file():
-        raise InputError(
-            f"{path} contains no run, or its training stopped before anything was saved. Start training with"
-            f" `plogicnet train GRAPH --out {path}`."
-        )
-    _require_format(path)
-
-
-def require_complete(path: Path) -> None:
-    """Raise InputError unless a directory contains a complete run with all its files, in a supported format."""
-    _require_directory(path)
-    state = state_of(path)
-    if state is not State.ABSENT:
-        _require_format(path)
-    if state is not State.COMPLETE:
-        advice = "Create one with `plogicnet train`."
-        if state is State.UNFINISHED:
-            advice = f"Complete it with `plogicnet resume {path}`." if (path / CHECKPOINT_DIR).is_dir() else LOST_ADVICE
-        raise InputError(f"{path} contains no complete run ({METRICS_FILE} is missing). {advice}")
-    require_present(path, (CONFIG_FILE, *GRAPH_FILES[:3], RULES_FILE, HIDDEN_FILE, HISTORY_FILE))
-
-
-def _require_directory(path: Path) -> None:
+def require_run_directory(path: Path) -> None:
+    """Raise InputError unless a path is a directory without links to the outside."""
     if path.exists() and not path.is_dir():
         raise InputError(f"{path} is a file, not the directory of a run")
     if not path.is_dir():
@@ -132,37 +214,17 @@ def _require_directory(path: Path) -> None:
     require_inside(path)
 
 
-def _require_format(path: Path) -> None:
-    """Raise InputError if a newer version wrote the run, then DamageError if run.json is damaged.
-
-    The version is checked first, because a newer version can use other checksums.
-    """
-    require_present(path, [RUN_FILE])
-    content = read_json(path / RUN_FILE)
-    format_number, version = content.get("format"), content.get("version")
-    if type(format_number) is not int or format_number < 1:
-        raise DamageError(f"{path / RUN_FILE} is damaged: the format number is missing or invalid. {RESTORE_ADVICE}")
-    if format_number > FORMAT:
-        is_valid = isinstance(version, str) and re.fullmatch(r"[\w.+!-]{1,40}", version)
-        writer = f"plogicnet {version}" if is_valid else "an unknown version of plogicnet"
+def require_started(path: Path) -> None:
+    """Raise InputError unless a directory contains a run, complete or not."""
+    require_run_directory(path)
+    if state_of(path) is State.ABSENT:
         raise InputError(
-            f"{path / RUN_FILE} has a newer format, written by {writer}. This version ({VERSION}) reads"
-            f" formats up to {FORMAT}. Update plogicnet."
+            f"{path} contains no run, or its training stopped before anything was saved. Start training with"
+            f" `plogicnet train GRAPH --out {path}`."
         )
-    read_json_with_checksums(path / RUN_FILE)
 
 
-def iteration_folder(path: Path, iteration: int) -> Path:
-    """Return the directory of an EM iteration.
-
-    Example:
-        >>> iteration_folder(Path("runs/family"), 2).as_posix()
-        'runs/family/checkpoint/2'
-    """
-    return path / CHECKPOINT_DIR / str(iteration)
-
-
-def saved_iterations(path: Path) -> list[int]:
-    """Return the numbers of the EM iterations that were written completely, in ascending order."""
-    names = [file.parent.name for file in (path / CHECKPOINT_DIR).glob(f"*/{ITERATION_FILE}")]
-    return sorted(int(name) for name in names if name.isdecimal())
+def require_same_directory(path: Path) -> None:
+    """Raise InputError if the run directory was removed or replaced since it was locked."""
+    if not path.is_dir() or not still_locked(path, LOCK_FILE):
+        raise InputError(f"{path}: the run directory was removed or replaced during training. Train the run again.")

@@ -1,7 +1,7 @@
-"""Functions that read and write the files of a run: graph, trained model and timings."""
+"""Functions that read and write the files of a snapshot or a checkpoint: settings, graph and trained model."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,26 +15,67 @@ from plogicnet.graph import COLUMNS, SPLITS, KnowledgeGraph, Vocabulary, quote_t
 from plogicnet.neural.protocol import make_model
 from plogicnet.rules import RuleTable
 from plogicnet.runs.directory import (
+    CONFIG_FILE,
     GRAPH_FILES,
     HIDDEN_FILE,
     HISTORY_FILE,
+    METRICS_FILE,
     NEURAL_FILE,
-    OUTCOME_FILES,
     RULES_FILE,
-    RUN_FILE,
-    TIMINGS_FILE,
 )
 from plogicnet.runs.integrity import (
+    CHECKSUMS_KEY,
     RESTORE_ADVICE,
-    damage_as_input_error,
+    DamageError,
     read_json,
-    read_json_with_checksums,
+    read_manifest,
     verify_checksums,
 )
 from plogicnet.support.errors import InputError
 from plogicnet.support.files import atomic_write, write_text
 from plogicnet.systems.system import system_of
 from plogicnet.training.state import Iteration, Outcome
+
+EDIT_ADVICE = {
+    CONFIG_FILE: (
+        "Restore the file, because the run was trained with other settings. To change the device or the threads, use"
+        " --device and --threads. For more EM iterations, use `plogicnet resume RUN --set em.iterations=N`. For other"
+        " settings, train a new run."
+    ),
+    RULES_FILE: (
+        "Restore the file. To change the rules, write them to a file of your own with `plogicnet rules RUN --out"
+        " my.rules`, edit it, and run `plogicnet refit RUN --rules my.rules`."
+    ),
+}
+"""What to do if a file was edited."""
+
+
+def verify_files(folder: Path, required: Sequence[str], optional: Sequence[str] = ()) -> dict[str, Any]:
+    """Verify files of a directory against its manifest, and return the manifest's content.
+
+    Args:
+        folder: the directory.
+        required: files that must exist.
+        optional: files that are verified if the manifest lists them. Other files in the manifest are ignored.
+    """
+    content, checksums = read_manifest(folder)
+    for name in required:
+        if name not in checksums:
+            raise DamageError(f"{folder} is damaged: its manifest does not list {name}. {RESTORE_ADVICE}")
+    verify_checksums(folder, {n: checksums[n] for n in (*required, *optional) if n in checksums}, EDIT_ADVICE)
+    return content
+
+
+def write_config(folder: Path, config: Config) -> None:
+    """Write the settings."""
+    write_text(folder / CONFIG_FILE, config.to_yaml())
+
+
+def read_config(folder: Path) -> Config:
+    """Return the settings of a snapshot or a checkpoint, after verifying the file."""
+    verify_files(folder, [CONFIG_FILE])
+    file = folder / CONFIG_FILE
+    return Config().with_yaml(file.read_text(encoding="utf-8"), str(file))
 
 
 def write_graph(path: Path, graph: KnowledgeGraph) -> None:
@@ -54,8 +95,8 @@ def write_graph(path: Path, graph: KnowledgeGraph) -> None:
 
 
 def read_graph(path: Path) -> KnowledgeGraph:
-    """Read the graph of a run, and verify the checksums in run.json."""
-    verify_checksums(path, read_json_with_checksums(path / RUN_FILE)[1], GRAPH_FILES)
+    """Return the graph, after verifying its files."""
+    listed = verify_files(path, GRAPH_FILES[:3], GRAPH_FILES[3:])[CHECKSUMS_KEY]
     entities, relations = _read_names(path, "entities.tsv"), _read_names(path, "relations.tsv")
     table = read_parquet(path / "graph.parquet")
     split = np.array(table["split"].to_pylist(), dtype=object)
@@ -70,7 +111,7 @@ def read_graph(path: Path) -> KnowledgeGraph:
     return KnowledgeGraph(
         entities=Vocabulary("entity", entities),
         relations=Vocabulary("relation", relations),
-        labels=read_labels(path / "labels.tsv") if (path / "labels.tsv").is_file() else {},
+        labels=read_labels(path / "labels.tsv") if "labels.tsv" in listed else {},
         **{s: triples[split == s] for s in SPLITS},
         name=metadata["name"],
         duplicates=metadata["duplicates"],
@@ -89,13 +130,11 @@ def _read_names(path: Path, name: str) -> tuple[str, ...]:
 
 
 def write_outcome(folder: Path, graph: KnowledgeGraph, outcome: Outcome) -> None:
-    """Write the trained model: rules, hidden triples, neural model and history."""
+    """Write the trained model: rules, hidden triples, history, and the neural model if its file does not exist yet."""
     model = outcome.rule_model
     model.rules.concat(model.constraints).write(folder / RULES_FILE)
     _write_hidden(folder / HIDDEN_FILE, graph, outcome)
-    if outcome.neural is None:
-        (folder / NEURAL_FILE).unlink(missing_ok=True)
-    else:
+    if outcome.neural is not None and not (folder / NEURAL_FILE).exists():
         outcome.neural.save(folder / NEURAL_FILE)
     write_text(folder / HISTORY_FILE, "".join(json.dumps(line.to_json()) + "\n" for line in outcome.history))
 
@@ -111,20 +150,17 @@ def _write_hidden(file: Path, graph: KnowledgeGraph, outcome: Outcome) -> None:
         pq.write_table(table, temporary_file, compression="zstd")
 
 
-def read_outcome(
-    folder: Path, checksum_file: Path, config: Config, graph: KnowledgeGraph, names: Sequence[str] = OUTCOME_FILES
-) -> tuple[Outcome, dict[str, Any]]:
-    """Return a trained model, and the content of the file with its checksums.
+def read_outcome(folder: Path, config: Config, graph: KnowledgeGraph) -> tuple[Outcome, dict[str, Any]]:
+    """Return a trained model and the content of its metrics.json, after verifying their files.
 
     Args:
-        folder: the directory of the model's files.
-        checksum_file: the JSON file with the checksums of these files, λ and the number of the iteration.
+        folder: the directory of the files.
         config: the settings of the run.
         graph: the graph of the run.
-        names: the files to verify.
     """
-    content, checksums = read_json_with_checksums(checksum_file)
-    verify_checksums(folder, checksums, names)
+    neural_files = [NEURAL_FILE] if config.em.neural else []
+    verify_files(folder, [RULES_FILE, HIDDEN_FILE, HISTORY_FILE, METRICS_FILE, *neural_files])
+    content = read_json(folder / METRICS_FILE)
     hidden, lines = read_parquet(folder / HIDDEN_FILE), (folder / HISTORY_FILE).read_text(encoding="utf-8").splitlines()
     history = tuple(Iteration.from_json(json.loads(line)) for line in lines)
     lambda_, iteration = content["lambda"], content["iteration"]
@@ -145,18 +181,3 @@ def read_outcome(
         neural.load(folder / NEURAL_FILE)
     q, accepted = hidden["q"].to_numpy(), hidden["accepted"].to_numpy()
     return Outcome(neural, model, q, accepted, lambda_, history, iteration), content
-
-
-def write_timings(path: Path, seconds: Mapping[str, float]) -> None:
-    """Write the seconds that each part of training took."""
-    write_text(path / TIMINGS_FILE, json.dumps({part: round(s, 3) for part, s in seconds.items()}, indent=1) + "\n")
-
-
-def read_timings(path: Path) -> dict[str, float]:
-    """Return the seconds that each part of training took, or an empty dict if the file is missing."""
-    with damage_as_input_error(path / TIMINGS_FILE):
-        return (
-            {part: float(s) for part, s in read_json(path / TIMINGS_FILE).items()}
-            if (path / TIMINGS_FILE).is_file()
-            else {}
-        )

@@ -1,7 +1,8 @@
-"""Functions that read and write files with checksums, and errors for damaged files."""
+"""Manifests: the checksums of the files in a directory, and errors for missing or damaged files."""
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,12 +12,15 @@ import pyarrow as pa
 from safetensors import SafetensorError
 
 from plogicnet.support.errors import InputError
-from plogicnet.support.files import checksum, write_text
+from plogicnet.support.files import checksum, link, write_text
+from plogicnet.version import VERSION
 
+FORMAT = 1
+"""The version of the run format. It is increased when older versions of the program could misread a run."""
+MANIFEST_FILE = "manifest.json"
+"""The format, the version of the program, and the checksums of the other files in a directory."""
 CHECKSUMS_KEY = "sha256"
-"""The key of the checksums in a JSON file."""
-CHECKSUM_PREFIX = "# sha256 of the lines below: "
-"""The beginning of the first line of a text file with a checksum."""
+"""The key of the checksums in a manifest."""
 DAMAGE_EXCEPTIONS = (
     *(pa.ArrowException, SafetensorError, LookupError, AttributeError, TypeError, ValueError, ArithmeticError),
     RecursionError,
@@ -34,6 +38,16 @@ class DamageError(InputError):
         >>> raise DamageError("runs/family/hidden.parquet is damaged")
         Traceback (most recent call last):
         plogicnet.runs.integrity.DamageError: runs/family/hidden.parquet is damaged
+    """
+
+
+class NewerFormatError(InputError):
+    """Raised if a newer version of the program wrote a directory.
+
+    Example:
+        >>> raise NewerFormatError("runs/family/snapshots/0001/manifest.json has a newer format")
+        Traceback (most recent call last):
+        plogicnet.runs.integrity.NewerFormatError: runs/family/snapshots/0001/manifest.json has a newer format
     """
 
 
@@ -55,57 +69,82 @@ def damage_as_input_error(path: Path) -> Iterator[None]:
         raise InputError(f"{path} is damaged: {type(error).__name__}: {error}") from None
 
 
-def write_text_with_checksum(file: Path, text: str) -> None:
-    """Write a text after a comment line with its checksum."""
-    write_text(file, f"{CHECKSUM_PREFIX}{_digest(text)}\n{text}")
+def write_manifest(folder: Path, content: Mapping[str, object], known: Mapping[str, str] | None = None) -> None:
+    """Write the manifest of a directory: the format, `content`, and the checksums of all files, and of itself.
 
-
-def read_text_with_checksum(file: Path, advice: str = RESTORE_ADVICE) -> str:
-    """Return the content of a file written by `write_text_with_checksum`, including the line with the checksum.
-
-    Raise DamageError with `advice` if the checksum does not match.
+    Args:
+        folder: the directory.
+        content: further content of the manifest.
+        known: checksums that need not be computed, by file name.
     """
-    try:
-        content = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise DamageError(f"{file} is damaged: {error}. {RESTORE_ADVICE}") from None
-    first, _, text = content.partition("\n")
-    if first != f"{CHECKSUM_PREFIX}{_digest(text)}":
-        raise DamageError(f"{file} is damaged or was edited: its checksum does not match. {advice}")
-    return content
+    names = sorted(file.name for file in folder.iterdir() if file.is_file())
+    checksums = {name: (known or {}).get(name) or checksum(folder / name) for name in names}
+    manifest = {"format": FORMAT, "version": VERSION, **content, CHECKSUMS_KEY: checksums}
+    checksums[MANIFEST_FILE] = _digest(json.dumps(manifest))
+    write_text(folder / MANIFEST_FILE, json.dumps(manifest, indent=1) + "\n")
 
 
-def write_json_with_checksums(file: Path, content: Mapping[str, object], names: Sequence[str]) -> None:
-    """Write a JSON file with its own checksum, and with the checksums of the named files that exist next to it."""
-    checksums = {name: checksum(file.parent / name) for name in names if (file.parent / name).is_file()}
-    content = {**content, CHECKSUMS_KEY: checksums}
-    checksums[file.name] = _digest(json.dumps(content))
-    write_text(file, json.dumps(content, indent=1) + "\n")
+def read_manifest(folder: Path) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the content of a manifest, and the checksums of the other files.
 
-
-def read_json_with_checksums(file: Path) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the content of a file written by `write_json_with_checksums`, and the checksums of the other files."""
-    content = read_json(file)
-    checksums = content.get(CHECKSUMS_KEY)
-    if not isinstance(checksums, dict) or checksums.pop(file.name, None) != _digest(json.dumps(content)):
+    Raise NewerFormatError if a newer version wrote it, then DamageError if it does not match its own checksum. The
+    version is checked first, because a newer version can use other checksums.
+    """
+    file = folder / MANIFEST_FILE
+    require_present(folder, [MANIFEST_FILE])
+    manifest = read_json(file)
+    number, version = manifest.get("format"), manifest.get("version")
+    if type(number) is not int or number < 1:
+        raise DamageError(f"{file} is damaged: the format number is missing or invalid. {RESTORE_ADVICE}")
+    if number > FORMAT:
+        is_valid = isinstance(version, str) and re.fullmatch(r"[\w.+!-]{1,40}", version)
+        writer = f"plogicnet {version}" if is_valid else "an unknown version of plogicnet"
+        raise NewerFormatError(
+            f"{file} has a newer format, written by {writer}. This version ({VERSION}) reads"
+            f" formats up to {FORMAT}. Update plogicnet."
+        )
+    checksums = manifest.get(CHECKSUMS_KEY)
+    if not isinstance(checksums, dict) or checksums.pop(MANIFEST_FILE, None) != _digest(json.dumps(manifest)):
         raise DamageError(f"{file} is damaged or was edited: its checksum does not match. {RESTORE_ADVICE}")
-    del content[CHECKSUMS_KEY]
-    return content, checksums
+    return manifest, checksums
 
 
-def verify_checksums(folder: Path, checksums: Mapping[str, str], names: Sequence[str]) -> None:
+def link_intact(folder: Path, sources: Mapping[str, Path]) -> dict[str, str]:
+    """Link files into a directory, each from the given source directory. Return their checksums by name.
+
+    Files that are missing or do not match the manifest of their source are left out.
+    """
+    linked = {}
+    for source in dict.fromkeys(sources.values()):
+        try:
+            checksums = read_manifest(source)[1]
+        except InputError:
+            continue
+        for name in [name for name, place in sources.items() if place == source and name in checksums]:
+            if checksum(source / name) == checksums[name]:
+                link(source / name, folder / name)
+                linked[name] = checksums[name]
+    return linked
+
+
+def verify_checksums(folder: Path, checksums: Mapping[str, str], advice: Mapping[str, str] | None = None) -> None:
     """Raise DamageError if a file with a checksum is missing or does not match it.
 
+    Args:
+        folder: the directory of the files.
+        checksums: the expected checksums, by file name.
+        advice: what to do if a file was edited, by file name.
+
     Example:
-        >>> verify_checksums(Path("nowhere"), {}, ["graph.parquet"])  # no checksum, so nothing to verify
+        >>> verify_checksums(Path("nowhere"), {})  # nothing to verify
     """
-    listed = [name for name in names if name in checksums]
-    require_present(folder, listed)
-    for name in listed:
-        if checksum(folder / name) != checksums[name]:
+    require_present(folder, list(checksums))
+    for name, expected in checksums.items():
+        if checksum(folder / name) != expected:
             line_endings = " (converted line endings also change it)" if name.endswith(TEXT_SUFFIXES) else ""
             raise DamageError(
-                f"{folder / name} is damaged or was edited: its checksum does not match{line_endings}. {RESTORE_ADVICE}"
+                f"{folder / name} is damaged or was edited: its checksum does not match{line_endings}."
+                f" {(advice or {}).get(name, RESTORE_ADVICE)}"
             )
 
 

@@ -1,4 +1,4 @@
-"""The life cycle of a run: creating, locking, resuming and saving it."""
+"""The life cycle of a run: creating, locking, resuming, saving and reverting it."""
 
 import logging
 from collections.abc import Iterator, Mapping
@@ -9,16 +9,28 @@ from pathlib import Path
 from plogicnet.config import Config
 from plogicnet.graph import KnowledgeGraph
 from plogicnet.neural.protocol import Checkpoint
-from plogicnet.runs.directory import E_STEP_FILE, State, require_only_run_files, require_started, state_of
-from plogicnet.runs.reading import ResumePoint, read_config, read_resume_point
-from plogicnet.runs.writing import remove_leftovers, reopen, write_iteration
+from plogicnet.runs import snapshots
+from plogicnet.runs.checkpoints import ResumePoint, read_last, read_resume_point, write_iteration, write_start
+from plogicnet.runs.directory import (
+    E_STEP_FILE,
+    LOCK_FILE,
+    LOG_FILE,
+    START_DIR,
+    State,
+    current_name,
+    has_unfinished_training,
+    require_only_run_files,
+    require_started,
+    snapshot_folder,
+    state_of,
+)
+from plogicnet.runs.files import read_config, read_graph
+from plogicnet.runs.integrity import damage_as_input_error
 from plogicnet.support.errors import InputError
-from plogicnet.support.files import lock_directory
+from plogicnet.support.files import lock_directory, make_directory, sync
 from plogicnet.systems.system import system_of
 from plogicnet.training.hooks import Hooks
 from plogicnet.training.state import Outcome
-
-LOG_FILE = "log.txt"
 
 
 def require_new(path: Path) -> None:
@@ -31,10 +43,11 @@ def require_new(path: Path) -> None:
         raise InputError(f"{path} is a file. Use a new directory.")
     state = state_of(path)
     if state is State.COMPLETE:
+        snapshot_folder(path)  # raises InputError if CURRENT was lost
         raise InputError(f"{path} contains a complete run. Use another directory, or remove this one.")
     require_only_run_files(path)
     if state is State.UNFINISHED:
-        with lock_directory(path):  # raises InputError if another process is training the run
+        with lock_directory(path, LOCK_FILE):  # raises InputError if another process is training the run
             pass
         raise InputError(
             f"{path} contains an unfinished run. Complete it with `plogicnet resume {path}`, or remove it."
@@ -52,10 +65,53 @@ def require_compatible(path: Path, config: Config) -> None:
     if state_of(path) is State.ABSENT:
         require_new(path)
         return
-    require_started(path)
-    existing, requested = (replace(c.completed, device="auto", threads=0) for c in (read_config(path), config))
+    existing, requested = (replace(c.completed, device="auto", threads=0) for c in (_config(path), config))
     if existing != requested:
         raise InputError(f"{path} contains a run with other settings. Use another directory, or remove this one.")
+
+
+def require_finished(path: Path) -> None:
+    """Raise InputError if a directory contains an unfinished training, which another snapshot would supersede.
+
+    Example:
+        >>> require_finished(Path("nowhere"))
+    """
+    if has_unfinished_training(path):
+        discard = f"discard it with `plogicnet runs revert {path} {name}`" if (name := current_name(path)) else ""
+        raise InputError(
+            f"{path} contains an unfinished training. Complete it with `plogicnet resume {path}`, or"
+            f" {discard or 'remove the directory'}."
+        )
+
+
+def require_current(path: Path, snapshot: Path | None) -> None:
+    """Raise InputError if another snapshot of a run was published since this one was loaded.
+
+    Example:
+        >>> require_current(Path("runs/family"), None)
+    """
+    is_here = snapshot is not None and snapshot.parents[1].resolve() == path.resolve()
+    if snapshot is not None and is_here and snapshot.name != (name := current_name(path)):
+        raise InputError(
+            f"{path}: the current snapshot is {name or 'missing'}, but the model was loaded from {snapshot.name}."
+            f" Load the run again, or go back with `plogicnet runs revert {path} {snapshot.name}`."
+        )
+
+
+def _require_writable(path: Path) -> None:
+    """Raise InputError if a directory contains other files, or an unfinished training of a snapshot but no CURRENT."""
+    require_only_run_files(path)
+    if state_of(path) is State.COMPLETE and (path / START_DIR).exists():
+        snapshot_folder(path)  # raises InputError if CURRENT was lost: the training must not be removed
+
+
+def _config(path: Path) -> Config:
+    """Return the settings of the unfinished training, or else of the current snapshot."""
+    require_started(path)
+    if has_unfinished_training(path):
+        with damage_as_input_error(path):
+            return read_config(path / START_DIR)
+    return snapshots.read_snapshot(path, None, read_config)
 
 
 @contextmanager
@@ -66,14 +122,16 @@ def open_run(path: Path, new: bool = False) -> Iterator[None]:
         path: the run directory.
         new: whether the directory must not contain a run yet.
     """
-    (require_new if new else require_only_run_files)(path)
+    (require_new if new else _require_writable)(path)
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        make_directory((path / LOCK_FILE).parent)
     except OSError as error:
         raise InputError(f"{path}: cannot create the directory: {error.strerror}") from None
-    with lock_directory(path):
+    with lock_directory(path, LOCK_FILE):
         # check again, because another process could have written before the directory was locked
-        (require_new if new else require_only_run_files)(path)
+        (require_new if new else _require_writable)(path)
+        sync((path / LOCK_FILE).parent)  # so that the directory is known as a run after a power failure
+        snapshots.remove_leftovers(path)
         handler = logging.FileHandler(path / LOG_FILE, mode="w" if new else "a", encoding="utf-8")
         handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
         logging.getLogger("plogicnet").addHandler(handler)
@@ -88,22 +146,33 @@ def open_run(path: Path, new: bool = False) -> Iterator[None]:
 @contextmanager
 def resume_run(path: Path, settings: Mapping[str, object]) -> Iterator[ResumePoint]:
     """Open a run to continue its training. For a complete run, the settings must add EM iterations."""
-    require_started(path)
-    current = read_config(path)
+    current = _config(path)
     requested = current.with_values(settings)
     system_of(requested).check(requested)  # raises InputError before the run is changed
-    if state_of(path) is State.COMPLETE and requested.em.iterations <= current.em.iterations:
-        with suppress(OSError), lock_directory(path):  # ignore a read-only disk
-            remove_leftovers(path)
+    if not has_unfinished_training(path) and requested.em.iterations <= current.em.iterations:
+        with suppress(OSError), lock_directory(path, LOCK_FILE):  # ignore a read-only disk
+            snapshots.remove_leftovers(path)
         advice = f"Add an EM iteration with `plogicnet resume {path} --set em.iterations={current.em.iterations + 1}`."
         if not system_of(current).rules_predict or not (current.em.rules and current.em.neural):
             advice = "It is trained once, without EM, so more iterations have no effect."
         raise InputError(f"{path} is complete, so there is nothing to resume. {advice}")
     with open_run(path):
-        start = read_resume_point(path, settings)
-        if state_of(path) is State.COMPLETE and start.last is not None:
-            reopen(path, start.config, start.graph, start.candidates, start.last)
+        if has_unfinished_training(path):
+            yield read_resume_point(path, settings)
+            return
+        folder = snapshot_folder(path)
+        with damage_as_input_error(path):
+            config, graph = read_config(folder).with_values(settings), read_graph(folder)
+            start = read_last(folder, config, graph)
+        write_start(path, config, graph, None)
         yield start
+
+
+def revert(path: Path, name: str, keep: int = snapshots.KEEP) -> str:
+    """Make an earlier snapshot the current state of a run again. Return the name of the current snapshot."""
+    snapshot_folder(path, name)  # raises InputError before the run is locked
+    with open_run(path):
+        return snapshots.revert(path, name, keep).name
 
 
 def saving_hooks(path: Path, graph: KnowledgeGraph, candidates: int, hooks: Hooks) -> Hooks:

@@ -1,4 +1,8 @@
-"""Atomic writes, checksums and directory locks."""
+"""Atomic writes of files and directories, checksums and locks.
+
+All files that can be opened again are written here: a file or a directory is complete and synced to the disk before it
+gets its name, so that a kill or a power failure leaves the old state or the new one.
+"""
 
 import errno
 import hashlib
@@ -20,7 +24,9 @@ LOCK_FILE = ".lock"
 LOCK_TIMEOUT_SECONDS = 0.2
 """How long to retry before a lock counts as taken. `is_locked` in another process takes the lock for a moment."""
 LOCK_INODES: dict[Path, int] = {}
-"""The inode of the lock file of each directory that this process has locked."""
+"""The inode of each lock file that this process has locked."""
+NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EXDEV, errno.EMLINK, errno.ENOSYS)
+"""Errors of file systems without hard links, or with too many links to a file."""
 
 
 def require_file(path: Path, expected: str) -> None:
@@ -54,30 +60,118 @@ def atomic_write(path: Path) -> Iterator[Path]:
         >>> with TemporaryDirectory() as folder, atomic_write(Path(folder, "rules.tsv")) as temporary:
         ...     _ = temporary.write_text("pattern\trule\n")
     """
-    directory = path.with_name(f".{path.name}.{os.getpid()}.part")
+    directory = _part(path)
+    with _errors_about(path, directory):
+        try:
+            directory.mkdir(exist_ok=True)
+            temporary = directory / path.name
+            yield temporary
+            temporary.chmod(directory.stat().st_mode & 0o666)  # the permissions of the umask, whatever a library set
+            sync(temporary)
+            temporary.replace(path)
+            sync(path.parent)  # otherwise a power failure can undo the replacement
+        finally:
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+@contextmanager
+def atomic_directory(path: Path) -> Iterator[Path]:
+    """Yield a temporary directory to fill. If the block succeeds, its files become read-only and it becomes `path`.
+
+    The block must write the files with the functions of this module, which sync them. `path` must not exist.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder, atomic_directory(Path(folder, "0001")) as temporary:
+        ...     write_text(temporary / "rules.tsv", "pattern")
+    """
+    directory = _part(path)
+    with _errors_about(path, directory):
+        try:
+            directory.mkdir()
+            yield directory
+            for file in directory.iterdir():
+                file.chmod(file.stat().st_mode & 0o444)
+            sync(directory)
+            directory.replace(path)
+            sync(path.parent)
+        finally:
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+def _part(path: Path) -> Path:
+    """Return the name under which a file or a directory is written or removed."""
+    return path.with_name(f".{path.name}.{os.getpid()}.part")
+
+
+@contextmanager
+def _errors_about(path: Path, directory: Path) -> Iterator[None]:
+    """Convert system errors about files in the temporary `directory` into errors about `path` or a file in it."""
     try:
-        directory.mkdir(exist_ok=True)
-        temporary = directory / path.name
-        yield temporary
-        temporary.chmod(directory.stat().st_mode & 0o666)  # the permissions of the umask, whatever a library set
-        with temporary.open("rb") as written:
-            os.fsync(written.fileno())
-        temporary.replace(path)
-        _sync(path.parent)  # otherwise a power failure can undo the replacement
+        yield
     except Exception as error:
         text = re.search(r"\b(?:os error|errno) (\d+)", str(error), re.IGNORECASE)  # some errors have no `errno`
         code = getattr(error, "errno", None) or (text and int(text[1]))
-        if not code or (isinstance(error, OSError) and str(directory) not in str(error.filename or directory)):
+        name = str(getattr(error, "filename", None) or directory)
+        if not code or (isinstance(error, OSError) and str(directory) not in name):
             raise  # the error is about another file, or is not a system error
-        raise OSError(code, os.strerror(code), str(path)) from error
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
+        inside = name.removeprefix(str(directory)).removeprefix(f"{os.sep}{path.name}")
+        raise OSError(code, os.strerror(code), f"{path}{inside}") from error
 
 
-def _sync(directory: Path) -> None:
-    if sys.platform == "win32":
+def make_directory(path: Path) -> None:
+    """Create a directory and its parents, and sync them, so that a power failure cannot remove what it will contain.
+
+    Example:
+        >>> make_directory(Path())
+    """
+    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+    for folder in reversed(missing):
+        folder.mkdir(exist_ok=True)
+        sync(folder.parent)
+    path.mkdir(exist_ok=True)  # raises an error if it is a file
+
+
+def remove_directory(path: Path) -> None:
+    """Remove a directory with its content. It loses its name first, so that no reader finds a part of it.
+
+    Example:
+        >>> remove_directory(Path("nowhere"))
+    """
+    with suppress(FileNotFoundError):
+        path.replace(_part(path))
+    shutil.rmtree(_part(path), ignore_errors=True)
+
+
+def link(source: Path, target: Path) -> None:
+    """Give a file a second name, or copy it if the file system has no hard links.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     write_text(Path(folder, "a"), "text")
+        ...     link(Path(folder, "a"), Path(folder, "b"))
+        ...     Path(folder, "b").read_text()
+        'text'
+    """
+    try:
+        target.hardlink_to(source)
+    except OSError as error:
+        if error.errno not in NO_LINKS:
+            raise
+        with atomic_write(target) as temporary:
+            shutil.copyfile(source, temporary)
+
+
+def sync(path: Path) -> None:
+    """Write the data of a file, or the names in a directory, to the disk.
+
+    Example:
+        >>> sync(Path())
+    """
+    if sys.platform == "win32" and path.is_dir():
         return
-    descriptor = os.open(directory, os.O_RDONLY)
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     except OSError as error:
@@ -119,10 +213,10 @@ def remove_partial_files(directory: Path) -> None:
 
 
 @contextmanager
-def lock_directory(directory: Path, wait: bool = False) -> Iterator[None]:
+def lock_directory(directory: Path, file: str = LOCK_FILE, wait: bool = False) -> Iterator[None]:
     """Lock a directory for writing. If another process has locked it, wait (`wait`) or raise InputError.
 
-    If the file system does not support locks, log a warning and continue.
+    `file` is the lock file. If the file system does not support locks, log a warning and continue.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -130,8 +224,8 @@ def lock_directory(directory: Path, wait: bool = False) -> Iterator[None]:
         ...     still_locked(Path(folder))
         True
     """
-    with (directory / LOCK_FILE).open("a") as lock:
-        path, deadline = directory.resolve(), time.monotonic() + LOCK_TIMEOUT_SECONDS
+    with (directory / file).open("a") as lock:
+        path, deadline = (directory / file).resolve(), time.monotonic() + LOCK_TIMEOUT_SECONDS
         while (acquired := _acquire(lock.fileno(), wait)) is False:
             if time.monotonic() > deadline:
                 raise InputError(
@@ -147,20 +241,21 @@ def lock_directory(directory: Path, wait: bool = False) -> Iterator[None]:
             del LOCK_INODES[path]
 
 
-def still_locked(directory: Path) -> bool:
+def still_locked(directory: Path, file: str = LOCK_FILE) -> bool:
     """Return False if this process locked a directory that has since been replaced by another one.
 
     Example:
         >>> still_locked(Path("runs/family"))
         True
     """
-    inode, lock = LOCK_INODES.get(directory.resolve()), directory / LOCK_FILE
+    lock = directory / file
+    inode = LOCK_INODES.get(lock.resolve())
     return (
         inode is None or not lock.exists() or lock.stat().st_ino == inode
     )  # a missing lock file does not mean that the directory was replaced
 
 
-def is_locked(directory: Path) -> bool:
+def is_locked(directory: Path, file: str = LOCK_FILE) -> bool:
     """Return whether a process holds the lock of a directory.
 
     Example:
@@ -168,8 +263,8 @@ def is_locked(directory: Path) -> bool:
         False
     """
     with suppress(OSError):
-        if (directory / LOCK_FILE).is_file():  # opening a pipe would block
-            with (directory / LOCK_FILE).open("rb") as lock:
+        if (directory / file).is_file():  # opening a pipe would block
+            with (directory / file).open("rb") as lock:
                 deadline = time.monotonic() + LOCK_TIMEOUT_SECONDS  # another reader can hold it for a moment
                 while (acquired := _acquire(lock.fileno(), wait=False)) is False and time.monotonic() < deadline:
                     time.sleep(0.05)

@@ -115,13 +115,14 @@ class Column(TypedDict):
 class Info(TypedDict):
     """The run that is served.
 
-    `rules` is the number of rules, including the constraints. `figures` contains the metric values on `split`, by
-    ranking and metric. `rankings` maps the keys of the rankings to titles, and `metrics` describes the metrics. Both
-    are in the order of tables.
+    `snapshot` is the name of its snapshot. `rules` is the number of rules, including the constraints. `figures`
+    contains the metric values on `split`, by ranking and metric. `rankings` maps the keys of the rankings to titles,
+    and `metrics` describes the metrics. Both are in the order of tables.
     """
 
     name: str
     version: str
+    snapshot: str
     entities: int
     relations: int
     train: int

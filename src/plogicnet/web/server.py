@@ -1,10 +1,17 @@
-"""The web server: the endpoints of `ModelService`, one thread for the model, and a cache of responses."""
+"""The web server: the endpoints of `ModelService`, one thread for the model, and a cache of responses.
+
+When another snapshot of the run is published, a second thread loads it, and then it replaces the model between two
+requests. A response is computed from one snapshot, and its header `plogicnet-snapshot` has the name.
+"""
 
 import asyncio
+import gc
 import json
 import secrets
 import signal
 import socket
+import sys
+import threading
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -31,6 +38,10 @@ from plogicnet.web.service import ModelService, UnknownNameError
 
 CACHE_BYTES = 32 << 20
 """Maximum size of the cache of responses."""
+WATCH_SECONDS = 1.0
+"""Seconds between two looks at the current snapshot."""
+SNAPSHOT_HEADER = "plogicnet-snapshot"
+"""Header of a response with the name of the snapshot from which it was computed."""
 BACKLOG = 128
 """Maximum number of connections that wait to be accepted."""
 WILDCARD_HOSTS = ("", "0.0.0.0", "::")  # nosec B104
@@ -45,41 +56,56 @@ class ServerBusyError(Exception):
 
 
 @dataclass
-class RequestQueue:
-    """A queue that runs one request at a time in one thread, and caches recent responses.
+class CachedService:
+    """The service of one snapshot, and its recent responses. The snapshot never changes, so they do not expire."""
 
-    One thread is enough, because numerical code uses all cores. The model never changes, so responses do not expire.
-    """
-
-    limits: Limits
-    pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "model"))
+    service: ModelService
     cached: OrderedDict[object, bytes] = field(default_factory=OrderedDict)
     size: int = 0
+
+    def add(self, key: object, body: bytes) -> None:
+        """Cache a response, and remove the least recently used ones if there are too many."""
+        if key not in self.cached and len(body) <= CACHE_BYTES // 8:
+            self.cached[key] = body
+            self.size += _entry_bytes(key, body)
+        while self.size > CACHE_BYTES:
+            self.size -= _entry_bytes(*self.cached.popitem(last=False))
+
+
+@dataclass
+class RequestQueue:
+    """A queue that runs one request at a time in one thread. One is enough, because numerical code uses all cores.
+
+    `current` can be replaced at any time. A request uses the one that it finds first.
+    """
+
+    current: CachedService
+    limits: Limits
+    pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "model"))
     waiting: int = 0
 
-    async def call(self, method: Callable[..., object], **values: object) -> bytes:
-        """Call a method with keyword arguments and return its result as JSON."""
-        key = (method.__name__, *values.items())
-        if key in self.cached:
-            self.cached.move_to_end(key)
-            return self.cached[key]
+    async def call(self, method: str, **values: object) -> tuple[bytes, str]:
+        """Call a method of the service with keyword arguments. Return its result as JSON, and the snapshot's name."""
+        current, key = self.current, (method, *values.items())
+        name = current.service.snapshot
+        if key in current.cached:
+            current.cached.move_to_end(key)
+            return current.cached[key], name
         if self.waiting >= self.limits.max_waiting:
             raise ServerBusyError("too many requests are waiting. Try again in a second")
         self.waiting += 1
         try:
-            work = asyncio.get_running_loop().run_in_executor(self.pool, _to_json, method, values)
+            work = asyncio.get_running_loop().run_in_executor(
+                self.pool, _to_json, getattr(current.service, method), values
+            )
             # a timeout drops a waiting request, but not a running one, which ends soon because requests are limited
             body = await asyncio.wait_for(work, self.limits.response_seconds / 2)
         except TimeoutError:
             raise ServerBusyError("the server is too busy. Try again later") from None
         finally:
             self.waiting -= 1
-        if key not in self.cached and len(body) <= CACHE_BYTES // 8:
-            self.cached[key] = body
-            self.size += _entry_bytes(key, body)
-        while self.size > CACHE_BYTES:
-            self.size -= _entry_bytes(*self.cached.popitem(last=False))
-        return body
+        current.add(key, body)
+        return body, name
 
 
 def _entry_bytes(key: object, body: bytes) -> int:
@@ -91,7 +117,41 @@ def _to_json(method: Callable[..., object], values: dict[str, object]) -> bytes:
     return json.dumps(to_jsonable(method(**values)), ensure_ascii=False, allow_nan=False).encode()
 
 
-def make_app(service: ModelService, limits: Limits) -> FastAPI:
+@dataclass(frozen=True)
+class ModelSource:
+    """Where the server gets its model from.
+
+    Attributes:
+        load: a function that loads the model.
+        current_name: a function that returns the name of the current snapshot; None if the model never changes.
+    """
+
+    load: Callable[[], PLogicNet]
+    current_name: Callable[[], str] | None = None
+
+    def make_service(self) -> ModelService:
+        """Return a service of the model that is ready for requests."""
+        service = ModelService(self.load())
+        service.warm()
+        return service
+
+
+def follow_snapshots(queue: RequestQueue, source: ModelSource, stopped: threading.Event) -> None:
+    """Replace the service of the queue whenever another snapshot is published, until `stopped` is set."""
+    reported = ""
+    while source.current_name is not None and not stopped.wait(WATCH_SECONDS):
+        try:
+            if source.current_name() not in ("", queue.current.service.snapshot):
+                queue.current = CachedService(source.make_service())
+                gc.collect()  # the previous model has reference cycles
+        except Exception as error:  # whatever the reason, the previous snapshot is still served
+            message = f"the current snapshot is not served: {error or type(error).__name__}"
+            if message != reported:
+                print(f"plogicnet: {message}", file=sys.stderr, flush=True)
+            reported = message
+
+
+def make_app(queue: RequestQueue) -> FastAPI:
     """Return the application with the web page and the REST API of a model."""
     app = FastAPI(
         title="plogicnet",
@@ -105,21 +165,20 @@ def make_app(service: ModelService, limits: Limits) -> FastAPI:
     _add_page(app)
     for error_type in (RequestValidationError, InputError, ServerBusyError, HTTPException, Exception):
         app.add_exception_handler(error_type, _handle_error)
-    queue = RequestQueue(limits)
     for name in ENDPOINTS:
-        method = getattr(service, name)
-        endpoint = _endpoint(queue, method)
+        endpoint = _endpoint(queue, name)
         app.add_api_route(f"/api/{name}", endpoint, name=name, description=getdoc(getattr(ModelService, name)))
     return app
 
 
-def _endpoint(queue: RequestQueue, method: Callable[..., object]) -> Callable[..., Awaitable[Response]]:
-    """Return an endpoint with the parameters and the result type of a method."""
+def _endpoint(queue: RequestQueue, method: str) -> Callable[..., Awaitable[Response]]:
+    """Return an endpoint with the parameters and the result type of a method of the service."""
 
     async def endpoint(**values: object) -> Response:
-        return Response(await queue.call(method, **values), media_type="application/json")
+        body, snapshot = await queue.call(method, **values)
+        return Response(body, media_type="application/json", headers={SNAPSHOT_HEADER: snapshot})
 
-    endpoint.__signature__ = signature(method)  # type: ignore[attr-defined]
+    endpoint.__signature__ = signature(getattr(queue.current.service, method))  # type: ignore[attr-defined]
     return endpoint
 
 
@@ -189,7 +248,7 @@ def listening_socket(host: str, port: int) -> socket.socket:
 
 
 def serve(
-    load: Callable[[], PLogicNet],
+    source: ModelSource,
     host: str,
     port: int,
     token: str | None,
@@ -203,7 +262,7 @@ def serve(
     model is loaded, so that a port that is in use is reported at once.
 
     Args:
-        load: a function that loads the model.
+        source: where the model comes from.
         host: the host to listen on.
         port: the port to listen on; 0: any free port.
         token: the token that requests must contain, or None.
@@ -215,16 +274,17 @@ def serve(
         token = secrets.token_urlsafe(24)
     names = allowed_hosts if is_local(host) else [*allowed_hosts, socket.gethostname()]
     with listening_socket(host, port) as listening:
-        service = ModelService(load())
-        service.warm()
-        guard = RequestGuard(make_app(service, limits), host, token, frozenset(map(host_name, names)))
+        queue, stopped = RequestQueue(CachedService(source.make_service()), limits), threading.Event()
+        guard = RequestGuard(make_app(queue), host, token, frozenset(map(host_name, names)))
         name = socket.gethostname() if host in WILDCARD_HOSTS else host
         url_host = f"[{name}]" if ":" in name else name
         address = f"http://{url_host}:{listening.getsockname()[1]}/"
         announce(address if token is None else f"{address}?token={token}")
+        threading.Thread(target=follow_snapshots, args=(queue, source, stopped), daemon=True).start()
         previous_handler = signal.signal(signal.SIGTERM, signal.default_int_handler)
         try:
             with suppress(KeyboardInterrupt):  # the normal end of a server
                 make_server(guard, limits).run([listening])
         finally:
+            stopped.set()
             signal.signal(signal.SIGTERM, previous_handler)

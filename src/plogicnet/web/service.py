@@ -46,6 +46,11 @@ class ModelService:
 
     model: PLogicNet
 
+    @property
+    def snapshot(self) -> str:
+        """The name of the snapshot that is served; empty if the model was not loaded from a run."""
+        return "" if self.model.snapshot is None else self.model.snapshot.name
+
     def warm(self) -> None:
         """Run typical requests once, to build the indices and compile code before the first real request."""
         graph = self.model.fitted.graph
@@ -67,6 +72,7 @@ class ModelService:
         return {
             "name": graph.name,
             "version": VERSION,
+            "snapshot": self.snapshot,
             "entities": len(graph.entities),
             "relations": len(graph.relations),
             "train": len(graph.train),

@@ -1,0 +1,348 @@
+"""Snapshots: a run is read from one of them, and changed by publishing another one.
+
+A snapshot is written completely, then `CURRENT` is replaced. Its files never change, so a reader needs no lock and
+never sees a mixture. If the snapshot is removed while it is read, the reader starts again from `CURRENT`.
+"""
+
+import json
+import logging
+import shutil
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, TypeVar
+
+from plogicnet.config import Config
+from plogicnet.graph import KnowledgeGraph
+from plogicnet.rules import RuleTable
+from plogicnet.runs import directory
+from plogicnet.runs.directory import (
+    CONFIG_FILE,
+    GRAPH_FILES,
+    METRICS_FILE,
+    NEURAL_FILE,
+    OUTCOME_FILES,
+    REQUIRED_FILES,
+    RULES_FILE,
+    SNAPSHOTS_DIR,
+    TIMINGS_FILE,
+    WORK_DIR,
+    current_name,
+    snapshot_folder,
+    snapshot_names,
+)
+from plogicnet.runs.files import (
+    read_config,
+    read_graph,
+    read_outcome,
+    verify_files,
+    write_config,
+    write_graph,
+    write_outcome,
+)
+from plogicnet.runs.integrity import (
+    DAMAGE_EXCEPTIONS,
+    DamageError,
+    damage_as_input_error,
+    link_intact,
+    read_json,
+    write_manifest,
+)
+from plogicnet.support.errors import InputError
+from plogicnet.support.files import (
+    atomic_directory,
+    make_directory,
+    remove_directory,
+    remove_partial_files,
+    write_text,
+)
+from plogicnet.systems.system import PLOGICNET_STAR_KEY
+from plogicnet.training.state import Outcome
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+KEEP = 2
+"""Default number of snapshots to keep."""
+MIN_AGE_SECONDS = 60.0
+"""A snapshot is kept for this time after the next one was published, so that its readers need not start again."""
+MAX_ATTEMPTS = 20
+"""How often a reader starts again."""
+TOO_MANY_ATTEMPTS = "{path}: other snapshots were published while this one was read. Try again."
+SNAPSHOT_FILES = (*REQUIRED_FILES, GRAPH_FILES[3], NEURAL_FILE)
+"""The files that a snapshot can have."""
+UNCHANGED_BY_REFIT = (CONFIG_FILE, *GRAPH_FILES, NEURAL_FILE)
+"""The files that a refit does not change."""
+
+
+@dataclass(frozen=True)
+class Content:
+    """The content of a snapshot.
+
+    Attributes:
+        config: the settings.
+        graph: the graph.
+        outcome: the trained model.
+        metrics: the content of metrics.json: λ, the calibration, and the metrics of the splits.
+    """
+
+    config: Config
+    graph: KnowledgeGraph
+    outcome: Outcome
+    metrics: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Origin:
+    """How a snapshot was made, as timings.json stores it.
+
+    Attributes:
+        command: the command that published it.
+        seconds: the seconds that each part of the command took.
+        published: the date and time, in UTC.
+    """
+
+    command: str
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    published: str | None = None
+
+
+def publish(
+    path: Path, content: Content, origin: Origin, unchanged: Mapping[str, Path] | None = None, keep: int = KEEP
+) -> Path:
+    """Write a new snapshot and make it the current one. Return its directory.
+
+    Args:
+        path: the run directory. The caller must hold its lock.
+        content: the content of the snapshot.
+        origin: the command that publishes it.
+        unchanged: files of this run with the same content, which are linked instead of written: their directories by
+            name. Files in other run directories are ignored, so that a copy of a run does not share its files.
+        keep: the number of snapshots to keep.
+    """
+    graph_files = GRAPH_FILES if content.graph.labels else GRAPH_FILES[:3]
+    outcome_files = (*(OUTCOME_FILES if content.outcome.neural else OUTCOME_FILES[:3]), METRICS_FILE)
+
+    def write(folder: Path, linked: dict[str, str]) -> None:
+        if CONFIG_FILE not in linked:
+            write_config(folder, content.config)
+        if not linked.keys() >= set(graph_files):
+            _forget(linked, graph_files)
+            write_graph(folder, content.graph)
+        if not linked.keys() >= set(outcome_files):
+            _forget(linked, [name for name in outcome_files if name != NEURAL_FILE])
+            write_outcome(folder, content.graph, content.outcome)
+            write_text(folder / METRICS_FILE, json.dumps(content.metrics, indent=1) + "\n")
+
+    inside = {n: place for n, place in (unchanged or {}).items() if place.resolve().is_relative_to(path.resolve())}
+    return _publish(path, write, origin, inside, keep)
+
+
+def _forget(linked: dict[str, str], names: Sequence[str]) -> None:
+    """Remove the checksums of linked files that are written again."""
+    for name in names:
+        linked.pop(name, None)
+
+
+def revert(path: Path, name: str, keep: int = KEEP) -> Path:
+    """Publish a snapshot with the files of an earlier one. Return its directory.
+
+    An unfinished training is discarded. The caller must hold the lock of the run.
+    """
+    source = snapshot_folder(path, name)
+    with damage_as_input_error(path):
+        verify_files(source, REQUIRED_FILES, SNAPSHOT_FILES)
+    if directory.has_unfinished_training(path):
+        log.warning("%s: the unfinished training is discarded", path)
+    if name == current_name(path):
+        remove_directory(path / directory.CHECKPOINT_DIR)
+        return source
+
+    def require_all(folder: Path, linked: dict[str, str]) -> None:
+        if missing := [name for name in SNAPSHOT_FILES if (source / name).is_file() and name not in linked]:
+            raise DamageError(f"{source} was changed while it was linked to {folder}: {', '.join(missing)}")
+
+    return _publish(path, require_all, Origin(f"revert {name}"), dict.fromkeys(SNAPSHOT_FILES, source), keep)
+
+
+def _publish(
+    path: Path,
+    write: Callable[[Path, dict[str, str]], None],
+    origin: Origin,
+    sources: Mapping[str, Path],
+    keep: int,
+) -> Path:
+    """Create a snapshot of linked and written files, and make it the current one.
+
+    `write` gets the new directory and the checksums of the linked files. It removes those of files that it replaces.
+    """
+    directory.require_same_directory(path)
+    name = f"{max(map(int, [current_name(path) or 0, *directory.written_names(path)])) + 1:04d}"
+    snapshot = path / SNAPSHOTS_DIR / name
+    make_directory(snapshot.parent)
+    with atomic_directory(snapshot) as folder:
+        linked = link_intact(folder, sources)
+        write(folder, linked)
+        write_manifest(folder, {}, linked)
+    try:
+        write_text(path / directory.CURRENT_FILE, f"{name}\n")
+    except BaseException:
+        if current_name(path) != name:
+            remove_directory(snapshot)  # free the space, for example on a full disk
+        raise
+    try:
+        _write_origin(path, name, origin)
+        remove_leftovers(path, keep)
+    except OSError as error:  # the snapshot is published
+        log.warning("%s: snapshot %s is current, but tidying up failed: %s", path, name, error)
+    return snapshot
+
+
+def remove_leftovers(path: Path, keep: int | None = None) -> None:
+    """Remove a superseded checkpoint and what a killed process left. The caller must hold the lock of the run.
+
+    With `keep`, also remove all snapshots except the last `keep` and those that were current in the last minute.
+    """
+    if not directory.has_unfinished_training(path) and (path / directory.CHECKPOINT_DIR).exists():
+        remove_directory(path / directory.CHECKPOINT_DIR)
+    for name in _unpublished_names(path):
+        remove_directory(path / SNAPSHOTS_DIR / name)
+    for part in (path / SNAPSHOTS_DIR, path / WORK_DIR):
+        remove_partial_files(part)
+    for part in path.glob(f".{directory.CURRENT_FILE}.*.part"):
+        shutil.rmtree(part, ignore_errors=True)
+    if keep is not None:
+        names = snapshot_names(path)
+        for name, successor in list(pairwise(names))[: max(len(names) - keep, 0)]:
+            if time.time() - (path / SNAPSHOTS_DIR / successor).stat().st_mtime > MIN_AGE_SECONDS:
+                remove_directory(path / SNAPSHOTS_DIR / name)
+
+
+def _unpublished_names(path: Path) -> list[str]:
+    """Return the names of snapshots whose writer was killed before it replaced CURRENT.
+
+    They come after the current one and are not in timings.json. Without that file, nothing is certain.
+    """
+    current, origins = current_name(path), read_origins(path)
+    if not current or not origins:
+        return []
+    return [name for name in directory.written_names(path) if int(name) > int(current) and name not in origins]
+
+
+def _write_origin(path: Path, name: str, origin: Origin) -> None:
+    """Add the origin of a snapshot to timings.json, and remove those of snapshots that no longer exist."""
+    published = datetime.now(UTC).isoformat(timespec="seconds")
+    seconds = {part: round(value, 3) for part, value in origin.seconds.items()}
+    kept = {n: asdict(o) for n, o in read_origins(path).items() if (path / SNAPSHOTS_DIR / n).is_dir()}
+    kept[name] = asdict(Origin(origin.command, seconds, published))
+    write_text(path / TIMINGS_FILE, json.dumps(kept, indent=1) + "\n")
+
+
+def read_origins(path: Path) -> dict[str, Origin]:
+    """Return the origin of each snapshot, by name. Nothing depends on this file, so a damaged one counts as empty."""
+    try:
+        entries = read_json(path / TIMINGS_FILE)
+        origins = {
+            name: Origin(str(e["command"]), {k: float(s) for k, s in e["seconds"].items()}, str(e["published"]))
+            for name, e in entries.items()
+        }
+        return {name: o for name, o in origins.items() if f"{o.command}{o.published}".isprintable()}
+    except (DamageError, AttributeError, LookupError, TypeError, ValueError):
+        return {}
+
+
+def read_snapshot(path: Path, name: str | None, read: Callable[[Path], T]) -> T:
+    """Call `read` with the directory of a snapshot, of the current one by default.
+
+    If the snapshot is removed meanwhile, start again.
+    """
+    for _ in range(MAX_ATTEMPTS):
+        folder = snapshot_folder(path, name)
+        try:
+            with damage_as_input_error(folder):
+                return read(folder)
+        except (InputError, OSError) as error:
+            if not folder.is_dir() and current_name(path) != folder.name:
+                continue
+            if isinstance(error, DamageError) and (others := [n for n in snapshot_names(path) if n != folder.name]):
+                raise DamageError(
+                    f"{error} Or go back to another snapshot: `plogicnet runs revert {path} {others[-1]}`."
+                ) from None
+            if isinstance(error, FileNotFoundError):
+                raise DamageError(f"{folder} is damaged: {error}") from None
+            raise
+    raise InputError(TOO_MANY_ATTEMPTS.format(path=path))
+
+
+def read_content(path: Path, settings: Mapping[str, object], name: str | None = None) -> tuple[Content, Path]:
+    """Return the content of a snapshot and its directory. `settings`, by dotted key, override those of the run."""
+
+    def read(folder: Path) -> tuple[Content, Path]:
+        config, graph = read_config(folder).with_values(settings), read_graph(folder)
+        outcome, metrics = read_outcome(folder, config, graph)
+        return Content(config, graph, outcome, metrics), folder
+
+    return read_snapshot(path, name, read)
+
+
+def read_rules(path: Path, name: str | None = None) -> RuleTable:
+    """Return the rules of a snapshot by descending weight, then the constraints."""
+
+    def read(folder: Path) -> RuleTable:
+        verify_files(folder, [RULES_FILE])
+        return RuleTable.read(folder / RULES_FILE).by_weight()
+
+    return read_snapshot(path, name, read)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A snapshot as `plogicnet runs list` shows it. Unknown values are None.
+
+    Attributes:
+        name: the name of the snapshot.
+        current: whether it is the current one.
+        published: date and time, in UTC.
+        command: the command that published it.
+        rules: the number of rules and constraints.
+        split: the split on which `mrr` was measured.
+        mrr: the MRR of pLogicNet*.
+        bytes: the size of its files. Snapshots can share files.
+    """
+
+    name: str
+    current: bool
+    published: str | None
+    command: str | None
+    rules: int | None
+    split: str | None
+    mrr: float | None
+    bytes: int
+
+
+def list_snapshots(path: Path) -> list[Summary]:
+    """Return the published snapshots of a run, oldest first."""
+    for _ in range(MAX_ATTEMPTS):
+        current, origins, summaries = snapshot_folder(path).name, read_origins(path), []
+        for name in [name for name in directory.written_names(path) if int(name) <= int(current)]:
+            with suppress(FileNotFoundError):  # removed meanwhile
+                summaries.append(_summary(path, name, name == current, origins.get(name)))
+        if any(summary.current for summary in summaries):
+            return summaries
+        if current_name(path) == current:
+            raise DamageError(f"{path} is damaged: its snapshot {current} is missing. {directory.current_advice(path)}")
+    raise InputError(TOO_MANY_ATTEMPTS.format(path=path))
+
+
+def _summary(path: Path, name: str, current: bool, origin: Origin | None) -> Summary:
+    folder, rules, split, mrr = path / SNAPSHOTS_DIR / name, None, None, None
+    size = sum(file.stat().st_size for file in folder.iterdir())
+    with suppress(InputError, *DAMAGE_EXCEPTIONS):  # damaged files
+        rules, metrics = len(RuleTable.read(folder / RULES_FILE)), read_json(folder / METRICS_FILE)
+        split = next((s for s in ("test", "valid") if s in metrics), None)
+        mrr = float(metrics[split][PLOGICNET_STAR_KEY]["mrr"]) if split else None
+    published, command = (origin.published, origin.command) if origin else (None, None)
+    return Summary(name, current, published, command, rules, split, mrr, size)

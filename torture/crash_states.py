@@ -1,0 +1,745 @@
+"""Open every state that a power cut can leave on the disk while a command writes a run directory.
+
+`python torture/crash_states.py` records the file operations of the real commands, and prints one JSON object. Linux.
+
+The disk is modelled as files and directories (inodes). An operation writes the data of a file, syncs a file or a
+directory, or changes the names in a directory. Data is durable once the file is synced, and a name once its directory
+is synced. A power cut can come after any operation. It can lose operations that are not durable yet: none, all, any
+single one, or two adjacent ones. Lost data leaves an empty file, half of the data, or zeros.
+"""
+
+import argparse
+import io
+import json
+import logging
+import math
+import os
+import re
+import shutil
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stdout, suppress
+from dataclasses import dataclass, field
+from functools import cache, partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+
+from plogicnet import PLogicNet
+from plogicnet.cli.runs import list_runs
+from plogicnet.config import Config
+from plogicnet.inference.export import ExportOptions, export
+from plogicnet.inference.fitted import Prediction
+from plogicnet.neural.protocol import Checkpoint
+from plogicnet.runs import lifecycle, snapshots
+from plogicnet.runs.directory import (
+    CHECKPOINT_DIR,
+    CURRENT_FILE,
+    E_STEP_FILE,
+    LOCK_FILE,
+    LOG_FILE,
+    SNAPSHOTS_DIR,
+    State,
+    current_name,
+    snapshot_names,
+    state_of,
+)
+from plogicnet.runs.integrity import MANIFEST_FILE
+from plogicnet.support.errors import InputError
+from plogicnet.support.progress import Progress, for_stderr
+from plogicnet.training.hooks import Hooks
+from small import SMALL, small_graph
+from stopping import StoppedError, files_of, leftovers
+
+RUN = "run"
+"""The name of the directory that a command writes, below the recorded directory."""
+UNSYNCED = (f"{RUN}/{LOCK_FILE}", f"{RUN}/{LOG_FILE}")
+"""Files without content that matters: they are not synced, and their content is not recorded."""
+PATCHED = ("fsync", "mkdir", "rmdir", "unlink", "remove", "link", "rename", "replace")
+"""The functions of the module os that are recorded. Methods of Path and shutil.rmtree call them."""
+MISSING, CUT, ZEROED = "missing", "cut to half", "zeroed"
+"""What can happen to an operation. All can happen to the data of a file, and only the first to names."""
+ROOT_INODE = 0
+NO_RUN = r"no run at .*does not exist|contains no complete run"
+"""The messages of `load` if no snapshot was published yet."""
+RULES = "=1.5: husband(X, Y) => wife(Y, X)\n0.25: parent(X, Y) & sibling(Y, Z) => parent(X, Z)\n"
+OTHER_RULES = "0.5: child(X, Y) => parent(Y, X)\n=1.0: sibling(X, Y) => sibling(Y, X)\n"
+QUERY = ("man0", "parent")
+"""Head and relation of the query whose answers are compared."""
+Tree = dict[str, bytes | None]
+"""The content of each file below a directory, by relative path; None for a directory."""
+Loss = tuple[tuple[int, str], ...]
+"""What a power cut does to operations: their indices, and what happens to each."""
+
+
+@dataclass(frozen=True)
+class Operation:
+    """A change of the disk.
+
+    Attributes:
+        kind: "write" (data), "sync", "name" (a new name), "remove" (a name), or "rename".
+        inode: the file or directory that is written, synced, named, removed or renamed.
+        path: the path, for messages.
+        folder: the directory whose names change; of a rename, the target's.
+        name: the name that changes; of a rename, the target's.
+        source: the directory and the name before a rename.
+        data: the data that is written.
+    """
+
+    kind: str
+    inode: int
+    path: str
+    folder: int = -1
+    name: str = ""
+    source: tuple[int, str] = (-1, "")
+    data: bytes = b""
+
+    @property
+    def synced_with(self) -> int:
+        """The inode whose sync makes the operation durable."""
+        return self.inode if self.kind == "write" else self.folder
+
+    @property
+    def losses(self) -> tuple[str, ...]:
+        """What a power cut can do to the operation before it is durable."""
+        return (MISSING, CUT, ZEROED) if self.kind == "write" else (MISSING,)
+
+
+@dataclass
+class Disk:
+    """The names in each directory and the data of each file, by inode. Directories that have no name are not visible.
+
+    Example:
+        >>> disk = Disk({ROOT_INODE: {}})
+        >>> disk.apply(Operation("write", 7, "a", data=b"text"))
+        >>> disk.tree()
+        {}
+        >>> disk.apply(Operation("name", 7, "a", ROOT_INODE, "a"))
+        >>> disk.tree()
+        {'a': b'text'}
+    """
+
+    folders: dict[int, dict[str, int]]
+    files: dict[int, bytes] = field(default_factory=dict)
+
+    def copy(self) -> "Disk":
+        """Return a copy that can be changed."""
+        return Disk({inode: dict(names) for inode, names in self.folders.items()}, dict(self.files))
+
+    def apply(self, operation: Operation, loss: str = "") -> None:
+        """Change the disk. `loss` says what a power cut did to the operation; "" for nothing."""
+        if operation.kind == "sync" or loss == MISSING:
+            return
+        if operation.kind == "write":
+            self.files[operation.inode] = damaged(operation.data, loss)
+        elif operation.kind == "remove":
+            self.folders[operation.folder].pop(operation.name, None)
+        else:
+            if operation.kind == "rename":
+                self._forget(operation)
+            self.folders[operation.folder][operation.name] = operation.inode
+
+    def _forget(self, rename: Operation) -> None:
+        """Remove the previous name of a file, or all names of a directory, which has only one."""
+        self.folders.get(rename.source[0], {}).pop(rename.source[1], None)
+        if rename.inode in self.folders:
+            for names in self.folders.values():
+                for name in [name for name, inode in names.items() if inode == rename.inode]:
+                    del names[name]
+
+    def tree(self) -> Tree:
+        """Return the visible files and directories."""
+        found: Tree = {}
+        waiting = [(ROOT_INODE, "")]
+        while waiting:
+            folder, prefix = waiting.pop()
+            for name, inode in self.folders[folder].items():
+                path = prefix + name
+                if inode in self.folders:
+                    found[path] = None
+                    waiting.append((inode, f"{path}/"))
+                else:
+                    found[path] = self.files.get(inode, b"")
+        return found
+
+    def inode(self, parts: Sequence[str]) -> int | None:
+        """Return the inode at a path, or None."""
+        inode: int | None = ROOT_INODE
+        for part in parts:
+            inode = self.folders.get(-1 if inode is None else inode, {}).get(part)
+        return inode
+
+
+@cache
+def damaged(data: bytes, loss: str) -> bytes:
+    r"""Return the data of a file after a power cut.
+
+    Example:
+        >>> damaged(b"0001", CUT), damaged(b"0001", ZEROED)
+        (b'00', b'\x00\x00\x00\x00')
+    """
+    return data[: len(data) // 2] if loss == CUT else bytes(len(data)) if loss == ZEROED else data
+
+
+class Recorder:
+    """Records the file operations of this process below a directory.
+
+    The data of a file is recorded when the file is synced, renamed or linked. Thus data that is written in another way
+    is not recorded, and `differences` finds it.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root.resolve()
+        self.operations: list[Operation] = []
+        self._inodes = ROOT_INODE
+        self._disk = self._read()
+        self._initial = self._disk.copy()
+        self._originals = {name: getattr(os, name) for name in PATCHED}
+
+    def _read(self) -> Disk:
+        """Return the present content of the directory. Hard links share an inode."""
+        disk, known = Disk({}), {self.root.stat().st_ino: ROOT_INODE}
+        for folder, folders, files in os.walk(self.root):
+            names = disk.folders.setdefault(known[Path(folder).stat().st_ino], {})
+            for path in (Path(folder, name) for name in (*folders, *files)):
+                real = path.stat().st_ino
+                if real not in known:
+                    known[real] = self._new_inode()
+                names[path.name] = known[real]
+                if path.is_file():
+                    disk.files[known[real]] = path.read_bytes()
+        return disk
+
+    def _new_inode(self) -> int:
+        self._inodes += 1
+        return self._inodes
+
+    def __enter__(self) -> "Recorder":
+        for name in PATCHED:
+            setattr(os, name, partial(self._call, name))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for name, original in self._originals.items():
+            setattr(os, name, original)
+
+    def recording(self) -> "Recording":
+        """Return what was recorded so far."""
+        initial = self._initial.copy()
+        for inode in self._disk.folders:
+            initial.folders.setdefault(inode, {})  # not visible until it has a name
+        return Recording(initial, tuple(self.operations))
+
+    def _call(self, function: str, *args: Any, **kwargs: Any) -> Any:
+        """Call a function of the module os, and record the operation if it succeeds."""
+        if function == "fsync":
+            paths = [self._parts("", args[0])]
+        elif function in ("link", "rename", "replace"):
+            paths = [self._parts(args[0], kwargs.get("src_dir_fd")), self._parts(args[1], kwargs.get("dst_dir_fd"))]
+        else:
+            paths = [self._parts(args[0], kwargs.get("dir_fd"))]
+        inside = [parts for parts in paths if parts is not None]
+        if inside and len(inside) < len(paths):
+            raise NotImplementedError(f"{function} across the recorded directory: {args}")
+        if inside:
+            for name in UNSYNCED:
+                if self.root.joinpath(name).exists():
+                    self._see(tuple(name.split("/")), with_data=False)
+            if function in ("fsync", "link", "rename", "replace") and self.root.joinpath(*inside[0]).is_file():
+                self._see(inside[0])
+        result = self._originals[function](*args, **kwargs)
+        if inside:
+            self._record(function, inside[0], inside[-1])
+        return result
+
+    def _parts(self, path: Any, descriptor: int | None) -> tuple[str, ...] | None:
+        """Return the parts of a path below the recorded directory, or None if it is outside."""
+        start = Path.cwd() if descriptor is None else Path(f"/proc/self/fd/{descriptor}").readlink()
+        full = start / os.fsdecode(path)
+        full = full.parent.resolve() / full.name
+        return full.relative_to(self.root).parts if full.is_relative_to(self.root) else None
+
+    def _see(self, parts: tuple[str, ...], with_data: bool = True) -> None:
+        """Record the name and the data of a file, if they are new."""
+        inode = self._disk.inode(parts)
+        if inode is None:
+            inode = self._new_inode()
+            self._add("name", inode, parts)
+        if with_data and (data := self.root.joinpath(*parts).read_bytes()) != self._disk.files.get(inode, b""):
+            self._add("write", inode, parts, data=data)
+
+    def _record(self, function: str, parts: tuple[str, ...], target: tuple[str, ...]) -> None:
+        """Record a call that succeeded."""
+        if function == "mkdir":
+            inode = self._new_inode()
+            self._disk.folders[inode] = {}
+            self._add("name", inode, parts)
+            return
+        found = self._disk.inode(parts)
+        if found is None:
+            raise AssertionError(f"{function} {'/'.join(parts)}: it was created in an unknown way")
+        if function == "fsync":
+            self._add("sync", found, parts)
+        elif function in ("rename", "replace"):
+            if parts != target:
+                self._add("rename", found, target, source=parts)
+        else:
+            self._add("name" if function == "link" else "remove", found, target)
+
+    def _add(
+        self, kind: str, inode: int, parts: tuple[str, ...], data: bytes = b"", source: tuple[str, ...] = ()
+    ) -> None:
+        """Add an operation, and apply it to the model of the disk."""
+        path = "/".join(source) + " -> " * bool(source) + "/".join(parts)
+        operation = Operation(kind, inode, path, data=data)
+        if kind in ("name", "remove", "rename"):
+            old = (self._folder(source), source[-1]) if source else (-1, "")
+            operation = Operation(kind, inode, path, self._folder(parts), parts[-1], old)
+        self.operations.append(operation)
+        self._disk.apply(operation)
+
+    def _folder(self, parts: tuple[str, ...]) -> int:
+        """Return the inode of the directory that contains a path."""
+        inode = self._disk.inode(parts[:-1])
+        if inode is None:
+            raise AssertionError(f"{'/'.join(parts)}: its directory was created in an unknown way")
+        return inode
+
+
+@dataclass(frozen=True)
+class CrashState:
+    """A state that a power cut can leave: after how many operations, what it lost, and the visible files."""
+
+    after: int
+    loss: Loss
+    tree: Tree
+
+
+@dataclass(frozen=True)
+class Recording:
+    """The disk before a command, and the operations of the command."""
+
+    initial: Disk
+    operations: tuple[Operation, ...]
+
+    def differences(self, root: Path) -> list[str]:
+        """Return the paths that differ between the replay of all operations and the real directory."""
+        disk = self.initial.copy()
+        for operation in self.operations:
+            disk.apply(operation)
+        replayed, real = disk.tree(), read_tree(root)
+        paths = sorted(replayed.keys() | real.keys())
+        return [p for p in paths if p not in UNSYNCED and replayed.get(p, b"absent") != real.get(p, b"absent")]
+
+    def settled_after(self) -> list[float]:
+        """Return, for each operation, how many operations it takes until a power cut cannot change its effect.
+
+        It is durable, or the names that it changes are no longer visible: their directory was removed, or the file was
+        renamed, and that is durable.
+        """
+        count = len(self.operations)
+        settled = [math.inf] * count
+        synced: dict[int, int] = {}
+        removed: dict[int, int] = {}
+        renamed: dict[tuple[int, str], int] = {}
+        for index in range(count - 1, -1, -1):
+            operation = self.operations[index]
+            later = (removed.get(operation.folder), renamed.get((operation.folder, operation.name)))
+            ends = [settled[i] for i in later if i is not None and operation.kind != "rename"]
+            settled[index] = min([synced.get(operation.synced_with, math.inf), *ends])
+            if operation.kind == "sync":
+                synced[operation.inode], settled[index] = index + 1, index + 1
+            elif operation.kind == "remove" and operation.inode in self.initial.folders:
+                removed[operation.inode] = index
+            elif operation.kind == "rename":
+                renamed[operation.source] = index
+        return settled
+
+    def losses(self, pairs: bool = True) -> dict[Loss, list[int]]:
+        """Return all losses that a power cut can cause, and after how many operations each is possible.
+
+        Without `pairs`, a power cut loses nothing or a single operation.
+        """
+        settled = self.settled_after()
+        found: dict[Loss, list[int]] = {}
+        for after in range(len(self.operations) + 1):
+            open_ = [i for i in range(after) if settled[i] > after]
+            possible: set[Loss] = {(), *(((i, loss),) for i in open_ for loss in self.operations[i].losses)}
+            if pairs:
+                possible.add(tuple((i, MISSING) for i in open_))
+                for i, j in pairwise(open_):
+                    possible |= {((i, loss), (j, MISSING)) for loss in self.operations[i].losses}
+                    possible |= {((i, MISSING), (j, loss)) for loss in self.operations[j].losses}
+            for loss in possible:
+                found.setdefault(loss, []).append(after)
+        return found
+
+    def states(self, pairs: bool = True) -> list[CrashState]:
+        """Return all different states that a power cut can leave, in the order of the operations."""
+        before = [self.initial.copy()]
+        for operation in self.operations:
+            before.append(before[-1].copy())
+            before[-1].apply(operation)
+        found: dict[int, CrashState] = {}
+        for loss, places in self.losses(pairs).items():
+            first = loss[0][0] if loss else 0
+            disk, what, at = before[first].copy(), dict(loss), first
+            for after in places:
+                for index in range(at, after):
+                    disk.apply(self.operations[index], what.get(index, ""))
+                at, tree = after, disk.tree()
+                found.setdefault(hash(frozenset(tree.items())), CrashState(after, loss, tree))
+        return sorted(found.values(), key=lambda state: (state.after, state.loss))
+
+    def describe(self, state: CrashState) -> str:
+        """Return a power cut as text."""
+        lost = [f"{self.operations[i].kind} {self.operations[i].path} {what}" for i, what in state.loss]
+        last = self.operations[state.after - 1] if state.after else None
+        at = f"after operation {state.after} of {len(self.operations)}" + (f", {last.kind} {last.path}" if last else "")
+        return f"{at}; {', '.join(lost) or 'nothing lost'}"
+
+
+def different_for_readers(states: Sequence[CrashState]) -> list[CrashState]:
+    """Return one state of each group that `load` and `runs list` cannot distinguish.
+
+    If there is a snapshot, they read neither partial files nor the checkpoint of an unfinished training.
+    """
+    found: dict[frozenset[tuple[str, bytes | None]], CrashState] = {}
+    for state in states:
+        hidden = (".part", f"{RUN}/{CHECKPOINT_DIR}") if f"{RUN}/{CURRENT_FILE}" in state.tree else ()
+        visible = (item for item in state.tree.items() if not any(text in item[0] for text in hidden))
+        found.setdefault(frozenset(visible), state)
+    return list(found.values())
+
+
+def read_tree(root: Path) -> Tree:
+    """Return the files and directories below a directory."""
+    paths = {path.relative_to(root).as_posix(): path for path in root.rglob("*")}
+    return {name: None if path.is_dir() else path.read_bytes() for name, path in paths.items()}
+
+
+class Scratch:
+    """A directory that shows one state after another. Only files that differ from the previous state are written."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self._shown = root, Tree()
+        root.mkdir()
+
+    def show(self, tree: Tree) -> Path:
+        """Make the directory equal to a state, and return the run directory."""
+        shown, absent = self._shown, object()
+        for path in sorted(shown, reverse=True):  # the content of a directory comes before it
+            if path not in tree or (tree[path] is None) != (shown[path] is None):
+                (self.root / path).rmdir() if shown[path] is None else (self.root / path).unlink()
+                del shown[path]
+        for path in sorted(tree):
+            data, place = tree[path], self.root / path
+            if shown.get(path, absent) != data:
+                place.mkdir() if data is None else place.write_bytes(data)
+        self._shown = dict(tree)
+        return self.root / RUN
+
+    def clear(self) -> None:
+        """Remove everything, including what a command wrote."""
+        shutil.rmtree(self.root)
+        self.root.mkdir()
+        self._shown = Tree()
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command whose file operations are recorded.
+
+    Attributes:
+        run: runs the command on a run directory.
+        start: the name of the run with which it starts; "" for a new directory.
+        again: completes what a power cut stopped. None: nothing needs to be completed.
+        can_refuse: whether it refuses to run again once it has taken effect.
+    """
+
+    run: Callable[[Path], object]
+    start: str = ""
+    again: Callable[[Path], object] | None = None
+    can_refuse: bool = False
+
+
+class Workshop:
+    """The commands, and the complete runs with which they start."""
+
+    def __init__(self, folder: Path, iterations: int = 1, checkpoint_steps: int = 0) -> None:
+        self.folder, self.graph, self.checkpoint_steps = folder, small_graph(), checkpoint_steps
+        self.config = Config().with_values(SMALL | {"neural.steps": 5, "em.iterations": iterations})
+        short = self.config.with_values({"em.iterations": 1})
+        PLogicNet(short).fit(self.graph, out=folder / "complete").refit(OTHER_RULES, folder / "complete")
+        PLogicNet(short.with_values({"seed": 1})).fit(self.graph, out=folder / "other")
+        shutil.copytree(folder / "complete", folder / "unfinished")
+        with suppress(StoppedError):
+            PLogicNet.resume(folder / "unfinished", {"em.iterations": 2}, Hooks(save=stop))
+        shutil.copytree(folder / "unfinished", folder / "superseded")
+        PLogicNet.resume(folder / "superseded")
+        shutil.copytree(folder / "unfinished" / CHECKPOINT_DIR, folder / "superseded" / CHECKPOINT_DIR)
+
+    def commands(self) -> dict[str, Command]:
+        """Return the commands by name."""
+        revert, refit, save = partial(lifecycle.revert, name="0001"), self.refit, self.save
+        resume_to_3 = partial(self.resume, iterations=3)
+        return {
+            "train": Command(self.train, again=self.train_again, can_refuse=True),
+            "save in a new directory": Command(save, again=save),
+            "refit": Command(refit, "complete", refit),
+            "save": Command(save, "complete", save),
+            "revert": Command(revert, "complete", revert, can_refuse=True),
+            "revert to the current snapshot": Command(self.discard, "unfinished", self.discard),
+            "resume with more iterations": Command(self.resume, "complete", self.resume, can_refuse=True),
+            "resume an unfinished training": Command(self.resume, "unfinished", self.resume, can_refuse=True),
+            "resume after a superseded training": Command(resume_to_3, "superseded", resume_to_3, can_refuse=True),
+            "export": Command(self.export),
+        }
+
+    def hooks(self, run: Path) -> Hooks:
+        """Return hooks that write a checkpoint of the E-step every few steps, or as usual."""
+        if not self.checkpoint_steps:
+            return Hooks()
+        return Hooks(checkpoint=Checkpoint(run / E_STEP_FILE, every_steps=self.checkpoint_steps))
+
+    def train(self, run: Path) -> None:
+        """Train a new run."""
+        PLogicNet(self.config).fit(self.graph, RULES, run, self.hooks(run))
+
+    def train_again(self, run: Path) -> None:
+        """Resume the training, or start again if nothing was saved."""
+        try:
+            PLogicNet.resume(run, hooks=self.hooks(run))
+        except InputError:
+            if state_of(run) is not State.ABSENT:
+                raise
+            self.train(run)
+
+    def resume(self, run: Path, iterations: int = 2) -> None:
+        """Train a run until it has this number of iterations."""
+        PLogicNet.resume(run, {"em.iterations": iterations}, self.hooks(run))
+
+    def refit(self, run: Path) -> None:
+        """Replace the rules of a run."""
+        PLogicNet.load(run).refit(RULES, run)
+
+    def save(self, run: Path) -> None:
+        """Save the model of another run."""
+        PLogicNet.load(self.folder / "other").save(run)
+
+    def discard(self, run: Path) -> None:
+        """Discard an unfinished training."""
+        lifecycle.revert(run, current_name(run))
+
+    def export(self, out: Path) -> None:
+        """Export a run."""
+        export(PLogicNet.load(self.folder / "complete").fitted, out, ExportOptions())
+
+
+def stop(*_: object) -> None:
+    """Stop a training."""
+    raise StoppedError
+
+
+@dataclass(frozen=True)
+class Known:
+    """The content of a run, and the answers to a query."""
+
+    files: Mapping[str, bytes]
+    answers: Sequence[Prediction]
+
+    @classmethod
+    def of(cls, run: Path) -> "Known":
+        """Return the content of the current snapshot."""
+        return cls(files_of(run), PLogicNet.load(run).predict(*QUERY, top=3))
+
+
+class UnexpectedError(Exception):
+    """A state that does not open or continue as it should."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A recorded command.
+
+    Attributes:
+        name: its name.
+        command: the command.
+        recording: its operations.
+        root: the directory in which it ran.
+        old: the content of the run before; None for a new directory, and for an export.
+        new: the content of the run after; None for an export.
+        exported: the exported files.
+    """
+
+    name: str
+    command: Command
+    recording: Recording
+    root: Path
+    old: Known | None
+    new: Known | None
+    exported: Tree
+
+    def open(self, run: Path, with_answers: bool = True) -> str:
+        """Open a state. Return "old", "new" or "message", or raise UnexpectedError."""
+        if self.new is None:
+            return self._open_export(run)
+        model, messages = None, []
+        try:
+            model = PLogicNet.load(run)
+        except InputError as error:
+            messages.append(f"load: {error}")
+        try:
+            with redirect_stdout(io.StringIO()):
+                list_runs(run, as_json=True)
+        except InputError as error:
+            messages.append(f"runs list: {error}")
+        if messages:
+            is_new = self.old is None and not (run / CURRENT_FILE).exists()
+            if is_new and len(messages) == 2 and all(re.search(NO_RUN, message) for message in messages):
+                return "message"
+            raise UnexpectedError(messages[0])
+        return self._compare(run, model if with_answers else None)
+
+    def _compare(self, run: Path, model: PLogicNet | None) -> str:
+        """Return whether a run has the old or the new content. With a model, compare its predictions too."""
+        files = files_of(run)
+        for name, known in (("new", self.new), ("old", self.old)):
+            if known is not None and files == known.files:
+                if model is not None and model.predict(*QUERY, top=3) != known.answers:
+                    raise UnexpectedError(f"the files are the {name} ones, but the predictions differ")
+                return name
+        raise UnexpectedError("the content is neither the old nor the new one")
+
+    def _open_export(self, out: Path) -> str:
+        files = {name: data for name, data in read_tree(out).items() if ".part" not in name}
+        for name, data in files.items():
+            if data != self.exported.get(name):
+                raise UnexpectedError(f"{name} differs from the exported file")
+        return "new" if files == self.exported else "old"
+
+    def proceed(self, run: Path, opened: str) -> None:
+        """Run the next command in a state that was opened. Raise UnexpectedError if the result is not the new content.
+
+        The old content must remain as a snapshot.
+        """
+        if self.command.again is None or self.new is None:
+            return
+        try:
+            self.command.again(run)
+        except InputError as error:
+            if not self.command.can_refuse or opened != "new":
+                raise UnexpectedError(f"again: {error}") from None
+            lifecycle.revert(run, current_name(run))  # another command that writes
+        if self.open(run) != "new":
+            raise UnexpectedError("the next command did not produce the new content")
+        if found := leftovers(run):
+            raise UnexpectedError(f"the next command left {', '.join(found)}")
+        if self.old is not None and opened == "old":
+            kept = [run / SNAPSHOTS_DIR / name for name in snapshot_names(run)]
+            contents = [{f.name: f.read_bytes() for f in k.iterdir() if f.name != MANIFEST_FILE} for k in kept]
+            if self.old.files not in contents:
+                raise UnexpectedError("the next command removed the snapshot with the old content")
+
+
+@contextmanager
+def no_minimum_age() -> Iterator[None]:
+    """Let commands remove snapshots of any age, as if they were published long ago."""
+    usual = snapshots.MIN_AGE_SECONDS
+    vars(snapshots)["MIN_AGE_SECONDS"] = -1.0
+    try:
+        yield
+    finally:
+        vars(snapshots)["MIN_AGE_SECONDS"] = usual
+
+
+def record(workshop: Workshop, name: str, folder: Path) -> Case:
+    """Run a command in a new directory in `folder`, and record its operations."""
+    command, root = workshop.commands()[name], folder / f"recorded {name}"
+    root.mkdir()
+    run, old, new, exported = root / RUN, None, None, Tree()
+    if command.start:
+        shutil.copytree(workshop.folder / command.start, run)
+        old = Known.of(run)
+    with no_minimum_age(), Recorder(root) as recorder:
+        command.run(run)
+    if name == "export":
+        exported = read_tree(run)
+    else:
+        new = Known.of(run)
+    return Case(name, command, recorder.recording(), root, old, new, exported)
+
+
+@dataclass
+class Figures:
+    """Counts of states by result, and failures: by command and message, the number of states and the first one."""
+
+    opened: Counter[str] = field(default_factory=Counter)
+    continued: int = 0
+    failures: dict[tuple[str, str], list[str]] = field(default_factory=dict)
+
+    def fail(self, case: Case, state: CrashState, message: str) -> None:
+        """Count a failure. Messages that differ only in digits and paths count as equal."""
+        text = re.sub(r"\d+", "N", message.replace(str(case.root.parent), ""))
+        self.failures.setdefault((case.name, text), []).append(f"{case.recording.describe(state)}: {message}")
+
+
+def try_states(
+    case: Case, states: Sequence[CrashState], folder: Path, figures: Figures, progress: Progress, every: int = 0
+) -> None:
+    """Open each state, and continue from every `every`-th one (0: none). Predictions are compared as often."""
+    opened_in, continued_in = Scratch(folder / f"opened {case.name}"), Scratch(folder / f"continued {case.name}")
+    with progress(f"{case.name}, states", len(states)) as advance, no_minimum_age():
+        for number, state in enumerate(states):
+            chosen = every > 0 and number % every == 0
+            try:
+                opened = case.open(opened_in.show(state.tree), with_answers=chosen)
+                figures.opened[opened] += 1
+                if chosen and case.command.again is not None:
+                    case.proceed(continued_in.show(state.tree), opened)
+                    figures.continued += 1
+            except Exception as error:  # any other exception is a failure too
+                kind = "" if isinstance(error, UnexpectedError) else f"{type(error).__name__}: "
+                figures.fail(case, state, f"{kind}{error}")
+            if chosen:
+                continued_in.clear()
+            advance(1, f"{sum(map(len, figures.failures.values()))} failed")
+    for scratch in (opened_in, continued_in):
+        shutil.rmtree(scratch.root)
+
+
+def main() -> None:
+    """Try all states of all commands; exit with 1 if one of them fails."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--every", type=int, default=10, help="Continue from every N-th state. Default: 10.")
+    parser.add_argument("--only", action="append", metavar="COMMAND", help="Only this command. Can be repeated.")
+    options = parser.parse_args()
+    logging.getLogger("plogicnet").addHandler(logging.NullHandler())
+    figures, recorded, by_command = Figures(), {}, {}
+    with tempfile.TemporaryDirectory(prefix="crash-states-") as name:
+        folder = Path(name)
+        workshop = Workshop(folder, iterations=2, checkpoint_steps=2)
+        for command in options.only or workshop.commands():
+            case = record(workshop, command, folder)
+            if paths := case.recording.differences(case.root):
+                figures.failures[command, "not recorded"] = paths
+            states = case.recording.states()
+            recorded[command], by_command[command] = len(case.recording.operations), len(states)
+            try_states(case, states, folder, figures, for_stderr(), options.every)
+    failures = [
+        {"command": command, "message": message, "states": len(examples), "example": examples[0]}
+        for (command, message), examples in figures.failures.items()
+    ]
+    counts = {"recorded": recorded, "states": sum(by_command.values()), "by_command": by_command}
+    opened = {key: figures.opened[key] for key in ("old", "new", "message")}
+    result = {**counts, "opened": opened, "continued": figures.continued, "failures": failures}
+    print(json.dumps(result, indent=1))
+    sys.exit(bool(failures))
+
+
+if __name__ == "__main__":
+    main()

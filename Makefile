@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 FUZZ_MINUTES ?= 2
-TORTURE_KILLS ?= 300
+TORTURE_KILLS ?= 1000
 
 .PHONY: demo test test-all check unit format dist licences fuzz torture clean
 
@@ -53,6 +53,7 @@ fuzz: $(VENV)/.fuzz
 
 # Also runs the tests of other faults, and writes docs/reliability.md.
 torture: $(VENV)/.dev
+	$(BIN)/python torture/crash_states.py --write
 	$(BIN)/python torture/kills.py --kills $(TORTURE_KILLS) --write
 
 $(VENV)/.core: pyproject.toml constraints.txt

@@ -99,7 +99,7 @@ def measure_refit(folder: Path, preset: str, dim: int) -> dict[str, object]:
     model.refit(out=run)
     written = written_bytes() - before
     assert model.snapshot is not None
-    new = {file.name: file.stat().st_size for file in model.snapshot.iterdir() if file.stat().st_nlink == 1}
+    new = {file.name: file.stat().st_size for file in model.snapshot.folder.iterdir() if file.stat().st_nlink == 1}
     row = {"dim": dim, "run_bytes": whole, "written_bytes": written, "share": round(written / whole, 4)}
     print(f"dimension {dim}: {written:,} of {whole:,} bytes ({written / whole:.1%})", flush=True)
     return row | {"new_files": dict(sorted(new.items(), key=lambda item: -item[1]))}

@@ -715,8 +715,9 @@ def try_states(
 def main() -> None:
     """Try all states of all commands; exit with 1 if one of them fails."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--every", type=int, default=10, help="Continue from every N-th state. Default: 10.")
+    parser.add_argument("--every", type=int, default=1, help="Continue from every N-th state. Default: 1, all.")
     parser.add_argument("--only", action="append", metavar="COMMAND", help="Only this command. Can be repeated.")
+    parser.add_argument("--write", action="store_true", help="Write the result to docs/results/reliability.json.")
     options = parser.parse_args()
     logging.getLogger("plogicnet").addHandler(logging.NullHandler())
     figures, recorded, by_command = Figures(), {}, {}
@@ -738,6 +739,10 @@ def main() -> None:
     opened = {key: figures.opened[key] for key in ("old", "new", "message")}
     result = {**counts, "opened": opened, "continued": figures.continued, "failures": failures}
     print(json.dumps(result, indent=1))
+    if options.write:
+        from reliability import write_crash_states
+
+        write_crash_states(result)
     sys.exit(bool(failures))
 
 

@@ -244,6 +244,13 @@ def write(kills: Mapping[str, Any]) -> bool:
     return not any(count["lost"] for tests in tested.values() for count in tests.values())
 
 
+def write_crash_states(states: Mapping[str, Any]) -> None:
+    """Add the result of `crash_states.py` to the results, and write the page."""
+    results = read(RESULTS) | {"crash_states": dict(states)}
+    RESULTS.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    main()
+
+
 def main() -> None:
     """Write the page from the saved results."""
     PAGE.write_text(page(read(RESULTS), read(FUZZING)), encoding="utf-8")

@@ -26,13 +26,13 @@ from plogicnet.rules import RuleTable, Statement, parse_statements, read_rule_fi
 from plogicnet.runs import lifecycle
 from plogicnet.runs.checkpoints import ResumePoint, iteration_folder, write_start
 from plogicnet.runs.directory import CONFIG_FILE, GRAPH_FILES, NEURAL_FILE, START_DIR, State, state_of
-from plogicnet.runs.integrity import damage_as_input_error
+from plogicnet.runs.integrity import SavedFile, damage_as_input_error, saved_files
 from plogicnet.runs.snapshots import (
     KEEP,
-    SNAPSHOT_FILES,
     UNCHANGED_BY_REFIT,
     Content,
     Origin,
+    Snapshot,
     publish,
     read_content,
     read_origins,
@@ -72,10 +72,10 @@ class PLogicNet:
         system_of(self.config).check(self.config)
         self.metrics: dict[str, Any] = {}
         self.seconds: Mapping[str, float] = {}
-        self.snapshot: Path | None = None
-        """The directory of the snapshot from which this model was loaded or that was last published from it."""
-        self._saved_files: Mapping[str, Path] = {}
-        """The directories of files in `snapshot` with the content of this model, by name."""
+        self.snapshot: Snapshot | None = None
+        """The snapshot from which this model was loaded or that was last published from it."""
+        self._saved_files: Mapping[str, SavedFile] = {}
+        """The files of `snapshot` with the content of this model, by name."""
         self._fitted: FittedModel | None = None
 
     @property
@@ -196,8 +196,8 @@ class PLogicNet:
                     fitted.graph, without_mining, self.statements(rules, fitted.graph), hooks.progress
                 )
             last = refit(fitted.graph, self.config, fitted.outcome, source.rules, source.constraints, hooks)
+            self._saved_files = {n: file for n, file in self._saved_files.items() if n in UNCHANGED_BY_REFIT}
             self._finish(fitted.graph, last, fitted.candidates, hooks)
-            self._saved_files = {n: place for n, place in self._saved_files.items() if n in UNCHANGED_BY_REFIT}
             if folder is not None:
                 self._publish(folder, "refit", self._saved_files, keep)
         return self
@@ -219,8 +219,8 @@ class PLogicNet:
         last = run_em(graph, self.config, last, saving, start.best)
         self._finish(graph, last, candidates, hooks)
         if out is not None:
-            saved = {NEURAL_FILE: iteration_folder(out, last.iteration)}
-            self._publish(out, command, saved | dict.fromkeys(GRAPH_FILES, out / START_DIR), keep)
+            saved = saved_files(iteration_folder(out.resolve(), last.iteration), [NEURAL_FILE])
+            self._publish(out, command, saved | saved_files(out.resolve() / START_DIR, GRAPH_FILES), keep)
         return self
 
     def _finish(self, graph: KnowledgeGraph, outcome: Outcome, candidates: int, hooks: Hooks) -> None:
@@ -237,11 +237,11 @@ class PLogicNet:
             self.metrics |= {split: self.evaluate(split, hooks.progress) for split in splits}
         self.seconds = hooks.clock.seconds
 
-    def _publish(self, path: Path, command: str, unchanged: Mapping[str, Path], keep: int) -> None:
-        """Publish this model as a snapshot. The files in `unchanged` are linked from their directories."""
+    def _publish(self, path: Path, command: str, unchanged: Mapping[str, SavedFile], keep: int) -> None:
+        """Publish this model as a snapshot. The files in `unchanged` are linked."""
         content = Content(self.config, self.fitted.graph, self.fitted.outcome, self.metrics)
         self.snapshot = publish(path, content, Origin(command, self.seconds), unchanged, keep)
-        self._saved_files = dict.fromkeys(SNAPSHOT_FILES, self.snapshot)
+        self._saved_files = self.snapshot.files
 
     def statements(self, rules: RulesSource, graph: KnowledgeGraph) -> list[Statement]:
         """Parse rules from a file or text, and check that the graph and an engine support them.
@@ -338,11 +338,13 @@ class PLogicNet:
     def save(self, path: str | Path, keep: int = KEEP) -> None:
         """Write a new run directory, or publish a new snapshot in an existing one.
 
-        The previous snapshot of an existing run is kept. `keep` is the number of snapshots to keep.
+        The previous snapshot is kept. `keep` is the number of snapshots to keep. Raise InputError if this model was
+        loaded from the run and another snapshot was published since then.
         """
         self._as_trained  # noqa: B018 (raises InputError if facts were added)
         with lifecycle.open_run(Path(path)):
             lifecycle.require_finished(Path(path))
+            lifecycle.require_current(Path(path), self.snapshot)
             self._publish(Path(path), "save", self._saved_files, keep)
 
     @classmethod
@@ -356,13 +358,13 @@ class PLogicNet:
             settings: settings by dotted key, such as the device, that override the settings of the run.
             snapshot: the name of a snapshot. Default: the current one.
         """
-        content, folder = read_content(Path(path), settings or {}, snapshot)
+        content, found = read_content(Path(path), settings or {}, snapshot)
         _use_threads(content.config)
         model = cls(content.config)
-        model.metrics, model.snapshot = content.metrics, folder
-        unchanged = [n for n in SNAPSHOT_FILES if n != CONFIG_FILE or not set(settings or ()) - {"device", "threads"}]
-        model._saved_files = dict.fromkeys(unchanged, folder)
-        if origin := read_origins(Path(path)).get(folder.name):
+        model.metrics, model.snapshot = content.metrics, found
+        has_settings = not set(settings or ()) - {"device", "threads"}
+        model._saved_files = {n: file for n, file in found.files.items() if n != CONFIG_FILE or has_settings}
+        if origin := read_origins(Path(path)).get(found.name):
             model.seconds = origin.seconds
         with damage_as_input_error(Path(path)):
             calibration = Calibration.from_json(content.metrics["calibration"])

@@ -431,16 +431,17 @@ def test_a_missing_or_damaged_current_file_is_reported(
     file.unlink() if content is None else file.write_bytes(content)
     commands = [(command, refitted, *arguments) for command, *arguments in READING_COMMANDS]
     commands += [(command, refitted) for command in ("rules", "refit", "resume")]
-    commands += [("runs", "list", refitted), ("runs", "revert", refitted, "0001")]
+    commands += [("runs", "list", refitted)]
+    advice = f"Restore it with `plogicnet runs revert {refitted} 0002`."
     for command in commands:
         stderr = error_message(call, *command)
         assert "CURRENT is missing. " in stderr if content is None else f"{file} is damaged: " in stderr, command
-        assert "Write the name of a snapshot into CURRENT: 0001 or 0002." in stderr, command
+        assert advice in stderr, command
     tree = tree_of(refitted)
     code, _, stderr = call("train", graph, "--out", refitted, *QUICK)
-    assert (code, "Write the name of a snapshot into CURRENT: 0001 or 0002." in stderr) == (2, True)
+    assert (code, advice in stderr) == (2, True)
     assert tree_of(refitted) == tree
-    file.write_text("0002")
+    assert call("runs", "revert", refitted, "0002")[0] == 0
     assert call_json(call, "predict", refitted, *QUERY) == before
 
 
@@ -456,7 +457,7 @@ def test_every_command_reports_a_missing_current_file(
     for command in (("doctor", refitted), ("resume", refitted), ("train", graph, "--out", refitted, *QUICK)):
         code, out, stderr = call(*command)
         assert (code, out) == (2, "")
-        assert "CURRENT is missing. Write the name of a snapshot into CURRENT: 0001 or 0002." in stderr
+        assert f"CURRENT is missing. Restore it with `plogicnet runs revert {refitted} 0002`." in stderr
         assert tree_of(refitted) == tree
 
 
@@ -491,7 +492,7 @@ def test_a_missing_snapshot_is_reported(call: Call, refitted: Path, removed: str
 def test_a_damaged_snapshot_can_be_replaced_by_an_older_one(call: Call, refitted: Path, reference_run: Path) -> None:
     flip_bit(snapshot_folder(refitted) / "hidden.parquet", 999)
     stderr = error_message(call, "evaluate", refitted)
-    assert f"Or go back to another snapshot: `plogicnet runs revert {refitted} 0001`." in stderr
+    assert f"Or go back to snapshot 0001: `plogicnet runs revert {refitted} 0001`." in stderr
     assert "hidden.parquet is damaged" in error_message(call, "runs", "revert", refitted, "0002")
     assert call("evaluate", refitted, "--snapshot", "0001")[0] == 0
     assert call("runs", "revert", refitted, "0001")[0] == 0

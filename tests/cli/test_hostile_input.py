@@ -627,7 +627,7 @@ def test_a_malicious_name_of_the_current_snapshot_is_refused(name: str, run: Pat
     for command in ("evaluate", "rules", "refit", "resume"):
         stderr = error_in_process(command, "run")
         assert stderr.startswith("plogicnet: run/CURRENT is damaged")
-        assert "Write the name of a snapshot into CURRENT: 0001." in stderr
+        assert "Restore it with `plogicnet runs revert run 0001`." in stderr
 
 
 def test_entity_numbers_out_of_range_are_refused(run: Path, error_in_process: ErrorOf) -> None:

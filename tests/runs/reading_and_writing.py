@@ -25,10 +25,9 @@ READERS, WRITERS, PROCESSES_PER_CORE = 8, 2, 4
 RULES = ("husband(X, Y) => wife(Y, X)", "parent(X, Y) => child(Y, X)")
 """Each writer has its own rule, with other hidden triples."""
 FORKS = multiprocessing.get_context("fork")
-Counter = Synchronized[int]
 
 
-def write(run: Path, number: int, rounds: int, done: Counter, refused: Counter) -> None:
+def write(run: Path, number: int, rounds: int, done: "Synchronized[int]", refused: "Synchronized[int]") -> None:
     """Refit the run until all rounds are done. The weight of the rule is the number of the round."""
     model, draw = PLogicNet.load(run), random.Random(number)
     while done.value < rounds:
@@ -45,7 +44,9 @@ def write(run: Path, number: int, rounds: int, done: Counter, refused: Counter) 
             model = PLogicNet.load(run)
 
 
-def read(run: Path, rounds: int, done: Counter, reads: Counter, restarts: Counter) -> None:
+def read(
+    run: Path, rounds: int, done: "Synchronized[int]", reads: "Synchronized[int]", restarts: "Synchronized[int]"
+) -> None:
     """Load the run until all rounds are done, and check that rules, hidden triples and metrics belong together."""
     real, attempts = directory.snapshot_folder, 0
 
@@ -78,7 +79,7 @@ def require_consistent(model: PLogicNet) -> None:
         assert json.loads(json.dumps(model.evaluate(split))) == metrics[split]
 
 
-def burn(rounds: int, done: Counter) -> None:
+def burn(rounds: int, done: "Synchronized[int]") -> None:
     """Use a core until all rounds are done."""
     while done.value < rounds:
         sum(range(10_000))

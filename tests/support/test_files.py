@@ -114,7 +114,7 @@ def test_a_directory_loses_its_name_before_its_files(tmp_path: Path, monkeypatch
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("code", [errno.EPERM, errno.EXDEV, errno.ENOSPC, None])
+@pytest.mark.parametrize("code", [errno.EPERM, errno.EXDEV, errno.EACCES, None])
 def test_a_file_is_copied_if_it_cannot_be_linked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, synced: list[int], code: int | None
 ) -> None:
@@ -126,11 +126,6 @@ def test_a_file_is_copied_if_it_cannot_be_linked(
         monkeypatch.setattr("os.link", fail)
     source, target = tmp_path / "a", tmp_path / "b"
     source.write_text("text")
-    if code == errno.ENOSPC:
-        with pytest.raises(OSError, match="No space left"):
-            link(source, target)
-        assert not target.exists()
-        return
     link(source, target)
     assert target.read_text() == "text"
     assert target.samefile(source) == (code is None)

@@ -140,6 +140,7 @@ def show_rules(
     if as_json:
         print_json({"rules": rows})
     elif out is not None:
-        print(f"{pluralize(len(rows), 'rule')} written to {out}. Next: plogicnet refit {run} --rules {out}")
+        advice = "" if top else f" Next: plogicnet refit {run} --rules {out}"
+        print(f"{pluralize(len(rows), 'rule')} written to {out}.{advice}")
     else:
         show.console().print(show.rules_table(pluralize(len(rows), "rule"), rows))

@@ -2,9 +2,8 @@
 
 import re
 import sys
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from typer import Option
 
@@ -12,9 +11,6 @@ from plogicnet.cli import options
 from plogicnet.cli.settings import load_run, print_json, require_folder
 from plogicnet.support.errors import InputError
 from plogicnet.support.progress import for_stderr
-
-if TYPE_CHECKING:
-    from plogicnet.model import PLogicNet
 
 HOST = re.compile(r"[\w.:\[\]-]+")
 TOKEN = re.compile(r"[A-Za-z0-9._~-]{16,200}")
@@ -70,7 +66,7 @@ def serve(
 
     When another snapshot of the run is published, it is served from then on, except with --snapshot.
     """
-    from plogicnet.runs.directory import current_name
+    from plogicnet.runs.snapshots import current_snapshot
 
     try:
         from plogicnet.web import server
@@ -88,9 +84,9 @@ def serve(
         print(f"Serving {run} at {address}", flush=True)
         print("Press Ctrl-C to stop.", file=sys.stderr)
 
-    def load(name: str | None) -> "PLogicNet":
-        return load_run(run, device, threads, name)
-
-    source = server.ModelSource(partial(load, snapshot), (lambda: current_name(run)) if snapshot is None else None)
+    follow = snapshot is None
+    source = server.ModelSource(
+        lambda: load_run(run, device, threads, snapshot), (lambda: current_snapshot(run)) if follow else None
+    )
     server.serve(source, host, port, token, allow_host or [], announce)
     print("plogicnet: stopped", file=sys.stderr)

@@ -107,8 +107,7 @@ def predict(
     from plogicnet.graph import read_queries
     from plogicnet.inference.prediction import query_of
 
-    names = (head, relation, tail)
-    given = 3 - names.count(None)
+    given = 3 - (names := (head, relation, tail)).count(None)
     if [given > 0, queries is not None, triples is not None, complete].count(True) != 1 or given not in (0, 2):
         requests = {"--head": head, "--relation": relation, "--tail": tail, "--queries": queries, "--triples": triples}
         used = [option for option, value in requests.items() if value is not None] + ["--complete"] * complete

@@ -85,12 +85,12 @@ def load_run(
     """Load a complete run. The device, the threads, the snapshot and the file of additional facts are optional."""
     from plogicnet.model import PLogicNet
 
-    require_read_memory(run)
+    require_read_memory(run, snapshot)
     model = PLogicNet.load(run, without_none(device=device, threads=threads), snapshot)
     return model if facts is None else model.with_facts(facts)
 
 
-def require_read_memory(path: Path | None) -> None:
+def require_read_memory(path: Path | None, snapshot: str | None = None) -> None:
     """Raise InputError if reading a graph or a run would exceed the memory limit, estimated from file sizes.
 
     Example:
@@ -102,7 +102,7 @@ def require_read_memory(path: Path | None) -> None:
 
     default, state = READ_FACTORS[""], State.ABSENT if path is None else state_of(path)
     if path is not None and state is not State.ABSENT:
-        path = snapshot_folder(path) if state is State.COMPLETE else path / START_DIR
+        path = snapshot_folder(path, snapshot) if state is State.COMPLETE else path / START_DIR
     try:
         files = [] if path is None else [path] if path.is_file() else list(filter(_is_read, path.iterdir()))
         needed = sum(READ_FACTORS.get(file.suffix, default) * file.stat().st_size for file in files if file.is_file())

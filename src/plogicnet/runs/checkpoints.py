@@ -15,9 +15,12 @@ from plogicnet.rules import Statement, parse_statements
 from plogicnet.runs.directory import (
     BASE_KEY,
     CHECKPOINT_DIR,
+    CONFIG_FILE,
     E_STEP_FILE,
     GRAPH_FILES,
     METRICS_FILE,
+    NEURAL_FILE,
+    OUTCOME_FILES,
     SNAPSHOTS_DIR,
     START_DIR,
     WRITTEN_RULES_FILE,
@@ -42,6 +45,7 @@ from plogicnet.runs.integrity import (
     damage_as_input_error,
     link_intact,
     read_json,
+    saved_files,
     write_manifest,
 )
 from plogicnet.support.errors import InputError
@@ -49,6 +53,8 @@ from plogicnet.support.files import atomic_directory, make_directory, remove_dir
 from plogicnet.training.state import Outcome
 
 log = logging.getLogger(__name__)
+START_FILES = (CONFIG_FILE, *GRAPH_FILES[:3])
+"""The files that every start of a training has."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +91,7 @@ def write_start(path: Path, config: Config, graph: KnowledgeGraph, statements: S
     remove_directory(path / CHECKPOINT_DIR)
     make_directory(path / CHECKPOINT_DIR)
     with atomic_directory(path / START_DIR) as folder:
-        linked = link_intact(folder, dict.fromkeys(GRAPH_FILES, path / SNAPSHOTS_DIR / base)) if base else {}
+        linked = link_intact(folder, saved_files(path / SNAPSHOTS_DIR / base, GRAPH_FILES)) if base else {}
         if not linked.keys() >= set(GRAPH_FILES[:3]):
             linked = {}
             write_graph(folder, graph)
@@ -156,6 +162,7 @@ def read_resume_point(path: Path, settings: Mapping[str, object]) -> ResumePoint
     with damage_as_input_error(path):
         require_started(path)
         start = path / START_DIR
+        verify_files(start, START_FILES, GRAPH_FILES)
         config, graph = read_config(start).with_values(settings), read_graph(start)
         damaged: list[tuple[str, InputError]] = []
         for name, read in _resume_points(path, config, graph):
@@ -186,6 +193,7 @@ def _resume_points(
 
 def read_last(folder: Path, config: Config, graph: KnowledgeGraph) -> ResumePoint:
     """Return the resume point after the iteration that a snapshot contains. Later iterations are removed."""
+    verify_files(folder, (*OUTCOME_FILES[:3], METRICS_FILE, *[NEURAL_FILE] * config.em.neural))
     outcome, metrics = read_outcome(folder, config, graph)
     last = replace(outcome, history=outcome.history[: outcome.iteration])
     return ResumePoint(config, graph, (), last, last if config.em.patience else None, metrics["candidates"])
@@ -195,7 +203,9 @@ def _read_iteration(path: Path, config: Config, graph: KnowledgeGraph, iteration
     """Return the resume point after an EM iteration."""
 
     def read(saved: int) -> tuple[Outcome, dict[str, Any]]:
-        return read_outcome(iteration_folder(path, saved), config, graph)
+        folder = iteration_folder(path, saved)
+        verify_files(folder, (*OUTCOME_FILES[:3], METRICS_FILE, *[NEURAL_FILE] * config.em.neural))
+        return read_outcome(folder, config, graph)
 
     last, content = read(iteration)
     best, best_iteration = None, content["best"]

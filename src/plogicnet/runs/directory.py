@@ -9,6 +9,8 @@ work/              what changes: lock, log.txt, timings.json, and checkpoint/ wi
 
 import os
 import re
+import stat
+from contextlib import suppress
 from enum import Enum
 from pathlib import Path
 
@@ -40,6 +42,12 @@ REQUIRED_FILES = (CONFIG_FILE, *GRAPH_FILES[:3], *OUTCOME_FILES[:3], METRICS_FIL
 """The files that every snapshot has."""
 MAX_NAME_LENGTH = 18
 """Maximum length of the name of a snapshot, which is a number with at least four digits."""
+RUN_NAMES, WORK_NAMES, CHECKPOINT_NAMES = (
+    r"snapshots|work|report\.html|\..*\.part",
+    r"lock|log\.txt|timings\.json|checkpoint|\..*\.part",
+    r"start|\d+|e_step.*|\..*\.part",
+)
+"""What a run directory, `work` and `checkpoint` can contain before the first snapshot, as regular expressions."""
 BASE_KEY = "base"
 """The key in the manifest of `start`: the name of the snapshot that was current when the training started."""
 
@@ -81,7 +89,7 @@ def current_name(path: Path) -> str:
             name = opened.read(MAX_NAME_LENGTH + 2).decode("ascii", "replace").strip()
     except OSError as error:
         raise InputError(f"{file}: cannot be read: {error.strerror}") from None
-    if not _is_name(name):
+    if not is_name(name):
         raise DamageError(f"{file} is damaged: it does not contain the name of a snapshot. {current_advice(path)}")
     return name
 
@@ -106,11 +114,17 @@ def written_names(path: Path) -> list[str]:
     """
     if not (path / SNAPSHOTS_DIR).is_dir():
         return []
-    names = [folder.name for folder in (path / SNAPSHOTS_DIR).iterdir() if _is_name(folder.name) and folder.is_dir()]
+    names = [folder.name for folder in (path / SNAPSHOTS_DIR).iterdir() if is_name(folder.name) and folder.is_dir()]
     return sorted(names, key=int)
 
 
-def _is_name(text: str) -> bool:
+def is_name(text: str) -> bool:
+    """Return whether a text can be the name of a snapshot.
+
+    Example:
+        >>> is_name("0001"), is_name("1"), is_name("latest")
+        (True, False, False)
+    """
     return re.fullmatch(r"[0-9]{4,}", text) is not None and len(text) <= MAX_NAME_LENGTH
 
 
@@ -122,23 +136,21 @@ def current_advice(path: Path) -> str:
         'Train the run again.'
     """
     names = written_names(path)
-    if not names:
-        return "Train the run again."
-    return f"Write the name of a snapshot into {CURRENT_FILE}: {' or '.join(names[-3:])}."
+    return f"Restore it with `plogicnet runs revert {path} {names[-1]}`." if names else "Train the run again."
 
 
 def snapshot_folder(path: Path, name: str | None = None) -> Path:
-    """Return the directory of a snapshot, of the current one by default. Raise InputError if it does not exist."""
+    """Return the absolute path of a snapshot, of the current one by default. Raise InputError if there is none.
+
+    It contains no links, so that a link to the run can be changed while the snapshot is read.
+    """
     require_run_directory(path)
     current = current_name(path)
     if not current:
         raise InputError(_no_snapshot(path))
-    if name is None:
-        return path / SNAPSHOTS_DIR / current
-    names = snapshot_names(path)
-    if name not in names:
+    if name is not None and name not in (names := snapshot_names(path)):
         raise InputError(f"{path} has no snapshot {name[:40]!r}. It has: {', '.join(names)}.")
-    return path / SNAPSHOTS_DIR / name
+    return path.resolve() / SNAPSHOTS_DIR / (name or current)
 
 
 def _no_snapshot(path: Path) -> str:
@@ -183,24 +195,36 @@ def require_inside(path: Path) -> None:
     root = path.resolve()
     for folder, folders, files in os.walk(path):
         for entry in (Path(folder) / name for name in (*folders, *files)):
-            if entry.is_symlink() and not entry.resolve().is_relative_to(root):
+            if entry.is_symlink() and not _resolves_inside(entry, root):
                 raise InputError(
                     f"{entry}: the link leads out of the run directory. Replace it with the file itself, or remove it."
                 )
-            if entry.exists() and not (entry.is_file() or entry.is_dir()):
-                raise InputError(f"{entry}: not a file or directory, so it does not belong to a run. Remove it.")
+            with suppress(FileNotFoundError):  # a writer removed it meanwhile
+                mode = entry.stat().st_mode
+                if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+                    raise InputError(f"{entry}: not a file or directory, so it does not belong to a run. Remove it.")
+
+
+def _resolves_inside(entry: Path, root: Path) -> bool:
+    try:
+        return entry.resolve().is_relative_to(root)
+    except (OSError, RuntimeError):  # a loop of links
+        return False
 
 
 def require_only_run_files(path: Path) -> None:
-    """Raise InputError if a directory contains files that do not belong to a run.
+    """Raise InputError if a directory contains no run but other files, which could be lost.
 
     Example:
         >>> require_only_run_files(Path("nowhere"))
     """
     require_inside(path)
-    markers = (CURRENT_FILE, LOCK_FILE, LOG_FILE, TIMINGS_FILE, CHECKPOINT_DIR)
-    if path.is_dir() and any(path.iterdir()) and not any((path / marker).exists() for marker in markers):
-        raise InputError(f"{path} is not empty and contains no run. Use a new directory.")
+    if not path.is_dir() or (path / CURRENT_FILE).is_file() or (path / START_DIR / MANIFEST_FILE).is_file():
+        return
+    allowed = {path: RUN_NAMES, path / WORK_DIR: WORK_NAMES, path / CHECKPOINT_DIR: CHECKPOINT_NAMES}
+    for folder, pattern in allowed.items():
+        if folder.is_dir() and any(not re.fullmatch(pattern, entry.name) for entry in folder.iterdir()):
+            raise InputError(f"{path} is not empty and contains no run. Use a new directory.")
 
 
 def require_run_directory(path: Path) -> None:
@@ -227,4 +251,4 @@ def require_started(path: Path) -> None:
 def require_same_directory(path: Path) -> None:
     """Raise InputError if the run directory was removed or replaced since it was locked."""
     if not path.is_dir() or not still_locked(path, LOCK_FILE):
-        raise InputError(f"{path}: the run directory was removed or replaced during training. Train the run again.")
+        raise InputError(f"{path}: the run directory was removed or replaced meanwhile. Repeat the command.")

@@ -16,7 +16,6 @@ from plogicnet.neural.protocol import make_model
 from plogicnet.rules import RuleTable
 from plogicnet.runs.directory import (
     CONFIG_FILE,
-    GRAPH_FILES,
     HIDDEN_FILE,
     HISTORY_FILE,
     METRICS_FILE,
@@ -24,7 +23,6 @@ from plogicnet.runs.directory import (
     RULES_FILE,
 )
 from plogicnet.runs.integrity import (
-    CHECKSUMS_KEY,
     RESTORE_ADVICE,
     DamageError,
     read_json,
@@ -56,10 +54,10 @@ def verify_files(folder: Path, required: Sequence[str], optional: Sequence[str] 
     Args:
         folder: the directory.
         required: files that must exist.
-        optional: files that are verified if the manifest lists them. Other files in the manifest are ignored.
+        optional: files that can exist. Other files are ignored.
     """
     content, checksums = read_manifest(folder)
-    for name in required:
+    for name in (*required, *(name for name in optional if (folder / name).exists())):
         if name not in checksums:
             raise DamageError(f"{folder} is damaged: its manifest does not list {name}. {RESTORE_ADVICE}")
     verify_checksums(folder, {n: checksums[n] for n in (*required, *optional) if n in checksums}, EDIT_ADVICE)
@@ -72,8 +70,7 @@ def write_config(folder: Path, config: Config) -> None:
 
 
 def read_config(folder: Path) -> Config:
-    """Return the settings of a snapshot or a checkpoint, after verifying the file."""
-    verify_files(folder, [CONFIG_FILE])
+    """Return the settings of a snapshot or a checkpoint."""
     file = folder / CONFIG_FILE
     return Config().with_yaml(file.read_text(encoding="utf-8"), str(file))
 
@@ -95,8 +92,7 @@ def write_graph(path: Path, graph: KnowledgeGraph) -> None:
 
 
 def read_graph(path: Path) -> KnowledgeGraph:
-    """Return the graph, after verifying its files."""
-    listed = verify_files(path, GRAPH_FILES[:3], GRAPH_FILES[3:])[CHECKSUMS_KEY]
+    """Return the graph of a snapshot or a checkpoint."""
     entities, relations = _read_names(path, "entities.tsv"), _read_names(path, "relations.tsv")
     table = read_parquet(path / "graph.parquet")
     split = np.array(table["split"].to_pylist(), dtype=object)
@@ -111,7 +107,7 @@ def read_graph(path: Path) -> KnowledgeGraph:
     return KnowledgeGraph(
         entities=Vocabulary("entity", entities),
         relations=Vocabulary("relation", relations),
-        labels=read_labels(path / "labels.tsv") if "labels.tsv" in listed else {},
+        labels=read_labels(path / "labels.tsv") if (path / "labels.tsv").is_file() else {},
         **{s: triples[split == s] for s in SPLITS},
         name=metadata["name"],
         duplicates=metadata["duplicates"],
@@ -151,15 +147,13 @@ def _write_hidden(file: Path, graph: KnowledgeGraph, outcome: Outcome) -> None:
 
 
 def read_outcome(folder: Path, config: Config, graph: KnowledgeGraph) -> tuple[Outcome, dict[str, Any]]:
-    """Return a trained model and the content of its metrics.json, after verifying their files.
+    """Return a trained model and the content of its metrics.json.
 
     Args:
         folder: the directory of the files.
         config: the settings of the run.
         graph: the graph of the run.
     """
-    neural_files = [NEURAL_FILE] if config.em.neural else []
-    verify_files(folder, [RULES_FILE, HIDDEN_FILE, HISTORY_FILE, METRICS_FILE, *neural_files])
     content = read_json(folder / METRICS_FILE)
     hidden, lines = read_parquet(folder / HIDDEN_FILE), (folder / HISTORY_FILE).read_text(encoding="utf-8").splitlines()
     history = tuple(Iteration.from_json(json.loads(line)) for line in lines)

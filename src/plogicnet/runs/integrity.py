@@ -1,10 +1,12 @@
 """Manifests: the checksums of the files in a directory, and errors for missing or damaged files."""
 
+import errno
 import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,8 @@ MANIFEST_FILE = "manifest.json"
 """The format, the version of the program, and the checksums of the other files in a directory."""
 CHECKSUMS_KEY = "sha256"
 """The key of the checksums in a manifest."""
+DIGEST_KEY = "digest"
+"""The key under which `read_manifest` returns the checksum of the manifest, which identifies the whole directory."""
 DAMAGE_EXCEPTIONS = (
     *(pa.ArrowException, SafetensorError, LookupError, AttributeError, TypeError, ValueError, ArithmeticError),
     RecursionError,
@@ -85,7 +89,7 @@ def write_manifest(folder: Path, content: Mapping[str, object], known: Mapping[s
 
 
 def read_manifest(folder: Path) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the content of a manifest, and the checksums of the other files.
+    """Return the content of a manifest, including its digest (`DIGEST_KEY`), and the checksums of the other files.
 
     Raise NewerFormatError if a newer version wrote it, then DamageError if it does not match its own checksum. The
     version is checked first, because a newer version can use other checksums.
@@ -104,26 +108,51 @@ def read_manifest(folder: Path) -> tuple[dict[str, Any], dict[str, str]]:
             f" formats up to {FORMAT}. Update plogicnet."
         )
     checksums = manifest.get(CHECKSUMS_KEY)
-    if not isinstance(checksums, dict) or checksums.pop(MANIFEST_FILE, None) != _digest(json.dumps(manifest)):
+    digest = checksums.pop(MANIFEST_FILE, None) if isinstance(checksums, dict) else None
+    if not isinstance(checksums, dict) or digest != _digest(json.dumps(manifest)):
         raise DamageError(f"{file} is damaged or was edited: its checksum does not match. {RESTORE_ADVICE}")
-    return manifest, checksums
+    return manifest | {DIGEST_KEY: digest}, checksums
 
 
-def link_intact(folder: Path, sources: Mapping[str, Path]) -> dict[str, str]:
-    """Link files into a directory, each from the given source directory. Return their checksums by name.
+@dataclass(frozen=True)
+class SavedFile:
+    """A file that was written or verified, with its checksum."""
 
-    Files that are missing or do not match the manifest of their source are left out.
-    """
-    linked = {}
-    for source in dict.fromkeys(sources.values()):
+    path: Path
+    checksum: str
+
+    @property
+    def is_intact(self) -> bool:
+        """Whether the file still has this checksum. It has not if it is missing or the disk fails to read it."""
         try:
-            checksums = read_manifest(source)[1]
-        except InputError:
-            continue
-        for name in [name for name, place in sources.items() if place == source and name in checksums]:
-            if checksum(source / name) == checksums[name]:
-                link(source / name, folder / name)
-                linked[name] = checksums[name]
+            return checksum(self.path) == self.checksum
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.EIO):
+                raise
+            return False
+
+
+def saved_files(folder: Path, names: Sequence[str]) -> dict[str, SavedFile]:
+    """Return those of the named files that the manifest of a directory lists; none if the manifest is damaged.
+
+    Example:
+        >>> saved_files(Path("nowhere"), ["rules.tsv"])
+        {}
+    """
+    try:
+        checksums = read_manifest(folder)[1]
+    except InputError:
+        return {}
+    return {name: SavedFile(folder / name, checksums[name]) for name in names if name in checksums}
+
+
+def link_intact(folder: Path, files: Mapping[str, SavedFile]) -> dict[str, str]:
+    """Link the files that are intact into a directory, by name. Return their checksums."""
+    linked = {}
+    for name, file in files.items():
+        if file.is_intact:
+            link(file.path, folder / name)
+            linked[name] = file.checksum
     return linked
 
 
@@ -140,7 +169,7 @@ def verify_checksums(folder: Path, checksums: Mapping[str, str], advice: Mapping
     """
     require_present(folder, list(checksums))
     for name, expected in checksums.items():
-        if checksum(folder / name) != expected:
+        if not SavedFile(folder / name, expected).is_intact:
             line_endings = " (converted line endings also change it)" if name.endswith(TEXT_SUFFIXES) else ""
             raise DamageError(
                 f"{folder / name} is damaged or was edited: its checksum does not match{line_endings}."

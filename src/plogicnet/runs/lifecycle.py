@@ -1,7 +1,7 @@
 """The life cycle of a run: creating, locking, resuming, saving and reverting it."""
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -10,9 +10,18 @@ from plogicnet.config import Config
 from plogicnet.graph import KnowledgeGraph
 from plogicnet.neural.protocol import Checkpoint
 from plogicnet.runs import snapshots
-from plogicnet.runs.checkpoints import ResumePoint, read_last, read_resume_point, write_iteration, write_start
+from plogicnet.runs.checkpoints import (
+    START_FILES,
+    ResumePoint,
+    read_last,
+    read_resume_point,
+    write_iteration,
+    write_start,
+)
 from plogicnet.runs.directory import (
+    CONFIG_FILE,
     E_STEP_FILE,
+    GRAPH_FILES,
     LOCK_FILE,
     LOG_FILE,
     START_DIR,
@@ -20,12 +29,15 @@ from plogicnet.runs.directory import (
     current_name,
     has_unfinished_training,
     require_only_run_files,
+    require_run_directory,
     require_started,
     snapshot_folder,
     state_of,
+    written_names,
 )
-from plogicnet.runs.files import read_config, read_graph
-from plogicnet.runs.integrity import damage_as_input_error
+from plogicnet.runs.files import read_config, read_graph, verify_files
+from plogicnet.runs.integrity import DamageError, damage_as_input_error
+from plogicnet.runs.snapshots import Snapshot, current_snapshot
 from plogicnet.support.errors import InputError
 from plogicnet.support.files import lock_directory, make_directory, sync
 from plogicnet.systems.system import system_of
@@ -84,16 +96,20 @@ def require_finished(path: Path) -> None:
         )
 
 
-def require_current(path: Path, snapshot: Path | None) -> None:
+def require_current(path: Path, snapshot: Snapshot | None) -> None:
     """Raise InputError if another snapshot of a run was published since this one was loaded.
 
     Example:
         >>> require_current(Path("runs/family"), None)
     """
-    is_here = snapshot is not None and snapshot.parents[1].resolve() == path.resolve()
-    if snapshot is not None and is_here and snapshot.name != (name := current_name(path)):
+    if snapshot is None or not snapshot.is_in(path):
+        return
+    name, is_same = snapshot_folder(path).name, True
+    with suppress(DamageError):  # a damaged one is replaced
+        is_same = current_snapshot(path).digest == snapshot.digest
+    if name != snapshot.name or not is_same:
         raise InputError(
-            f"{path}: the current snapshot is {name or 'missing'}, but the model was loaded from {snapshot.name}."
+            f"{path}: the current snapshot is {name}, but the model was loaded from another one ({snapshot.name})."
             f" Load the run again, or go back with `plogicnet runs revert {path} {snapshot.name}`."
         )
 
@@ -110,26 +126,28 @@ def _config(path: Path) -> Config:
     require_started(path)
     if has_unfinished_training(path):
         with damage_as_input_error(path):
+            verify_files(path / START_DIR, [CONFIG_FILE])
             return read_config(path / START_DIR)
-    return snapshots.read_snapshot(path, None, read_config)
+    return snapshots.read_settings(path)
 
 
 @contextmanager
-def open_run(path: Path, new: bool = False) -> Iterator[None]:
+def open_run(path: Path, new: bool = False, check: Callable[[Path], None] | None = None) -> Iterator[None]:
     """Create a run directory if it does not exist, lock it, and write log messages to its log file.
 
     Args:
         path: the run directory.
         new: whether the directory must not contain a run yet.
+        check: raises InputError if the directory cannot be used, instead of the default checks.
     """
-    (require_new if new else _require_writable)(path)
+    check = check or (require_new if new else _require_writable)
+    check(path)
     try:
         make_directory((path / LOCK_FILE).parent)
     except OSError as error:
         raise InputError(f"{path}: cannot create the directory: {error.strerror}") from None
     with lock_directory(path, LOCK_FILE):
-        # check again, because another process could have written before the directory was locked
-        (require_new if new else _require_writable)(path)
+        check(path)  # again, because another process could have written before the directory was locked
         sync((path / LOCK_FILE).parent)  # so that the directory is known as a run after a power failure
         snapshots.remove_leftovers(path)
         handler = logging.FileHandler(path / LOG_FILE, mode="w" if new else "a", encoding="utf-8")
@@ -146,33 +164,48 @@ def open_run(path: Path, new: bool = False) -> Iterator[None]:
 @contextmanager
 def resume_run(path: Path, settings: Mapping[str, object]) -> Iterator[ResumePoint]:
     """Open a run to continue its training. For a complete run, the settings must add EM iterations."""
-    current = _config(path)
-    requested = current.with_values(settings)
-    system_of(requested).check(requested)  # raises InputError before the run is changed
-    if not has_unfinished_training(path) and requested.em.iterations <= current.em.iterations:
+    if message := _nothing_to_resume(path, settings):
         with suppress(OSError), lock_directory(path, LOCK_FILE):  # ignore a read-only disk
             snapshots.remove_leftovers(path)
-        advice = f"Add an EM iteration with `plogicnet resume {path} --set em.iterations={current.em.iterations + 1}`."
-        if not system_of(current).rules_predict or not (current.em.rules and current.em.neural):
-            advice = "It is trained once, without EM, so more iterations have no effect."
-        raise InputError(f"{path} is complete, so there is nothing to resume. {advice}")
+        raise InputError(message)
     with open_run(path):
         if has_unfinished_training(path):
             yield read_resume_point(path, settings)
             return
+        if message := _nothing_to_resume(path, settings):  # another process added the iterations
+            raise InputError(message)
         folder = snapshot_folder(path)
         with damage_as_input_error(path):
+            verify_files(folder, START_FILES, GRAPH_FILES)
             config, graph = read_config(folder).with_values(settings), read_graph(folder)
             start = read_last(folder, config, graph)
         write_start(path, config, graph, None)
         yield start
 
 
+def _nothing_to_resume(path: Path, settings: Mapping[str, object]) -> str:
+    """Return the reason why a run cannot be resumed, or an empty string. Raise InputError if the settings are wrong."""
+    current = _config(path)
+    requested = current.with_values(settings)
+    system_of(requested).check(requested)
+    if has_unfinished_training(path) or requested.em.iterations > current.em.iterations:
+        return ""
+    advice = f"Add an EM iteration with `plogicnet resume {path} --set em.iterations={current.em.iterations + 1}`."
+    if not system_of(current).rules_predict or not (current.em.rules and current.em.neural):
+        advice = "It is trained once, without EM, so more iterations have no effect."
+    return f"{path} is complete, so there is nothing to resume. {advice}"
+
+
 def revert(path: Path, name: str, keep: int = snapshots.KEEP) -> str:
-    """Make an earlier snapshot the current state of a run again. Return the name of the current snapshot."""
-    snapshot_folder(path, name)  # raises InputError before the run is locked
-    with open_run(path):
-        return snapshots.revert(path, name, keep).name
+    """Make an earlier snapshot the current state of a run again. Return the name of the current snapshot.
+
+    This also restores a run whose file CURRENT is missing or damaged.
+    """
+    require_run_directory(path)
+    if name not in (names := written_names(path)):
+        raise InputError(f"{path} has no snapshot {name[:40]!r}. It has: {', '.join(names) or 'none'}.")
+    with open_run(path, check=require_only_run_files):
+        return snapshots.publish_again(path, name, keep).name
 
 
 def saving_hooks(path: Path, graph: KnowledgeGraph, candidates: int, hooks: Hooks) -> Hooks:

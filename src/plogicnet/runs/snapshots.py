@@ -46,10 +46,14 @@ from plogicnet.runs.files import (
 )
 from plogicnet.runs.integrity import (
     DAMAGE_EXCEPTIONS,
+    DIGEST_KEY,
     DamageError,
+    SavedFile,
     damage_as_input_error,
     link_intact,
     read_json,
+    read_manifest,
+    saved_files,
     write_manifest,
 )
 from plogicnet.support.errors import InputError
@@ -96,6 +100,35 @@ class Content:
 
 
 @dataclass(frozen=True)
+class Snapshot:
+    """A snapshot that was read or published.
+
+    Attributes:
+        folder: its absolute path.
+        digest: the checksum of its manifest, which identifies its content.
+        files: its files, by name.
+    """
+
+    folder: Path
+    digest: str
+    files: Mapping[str, SavedFile]
+
+    @classmethod
+    def of(cls, folder: Path) -> "Snapshot":
+        """Read the manifest of a snapshot. Its files are not verified."""
+        return cls(folder, read_manifest(folder)[0][DIGEST_KEY], saved_files(folder, SNAPSHOT_FILES))
+
+    @property
+    def name(self) -> str:
+        """The name of the snapshot."""
+        return self.folder.name
+
+    def is_in(self, path: Path) -> bool:
+        """Return whether the snapshot belongs to the run at `path`."""
+        return self.folder.parents[1] == path.resolve()
+
+
+@dataclass(frozen=True)
 class Origin:
     """How a snapshot was made, as timings.json stores it.
 
@@ -111,16 +144,16 @@ class Origin:
 
 
 def publish(
-    path: Path, content: Content, origin: Origin, unchanged: Mapping[str, Path] | None = None, keep: int = KEEP
-) -> Path:
-    """Write a new snapshot and make it the current one. Return its directory.
+    path: Path, content: Content, origin: Origin, unchanged: Mapping[str, SavedFile] | None = None, keep: int = KEEP
+) -> Snapshot:
+    """Write a new snapshot, make it the current one, and return it.
 
     Args:
         path: the run directory. The caller must hold its lock.
         content: the content of the snapshot.
         origin: the command that publishes it.
-        unchanged: files of this run with the same content, which are linked instead of written: their directories by
-            name. Files in other run directories are ignored, so that a copy of a run does not share its files.
+        unchanged: files with the same content, by name, which are linked instead of written. Those of other runs are
+            ignored, so that a copy of a run does not share its files.
         keep: the number of snapshots to keep.
     """
     graph_files = GRAPH_FILES if content.graph.labels else GRAPH_FILES[:3]
@@ -137,7 +170,8 @@ def publish(
             write_outcome(folder, content.graph, content.outcome)
             write_text(folder / METRICS_FILE, json.dumps(content.metrics, indent=1) + "\n")
 
-    inside = {n: place for n, place in (unchanged or {}).items() if place.resolve().is_relative_to(path.resolve())}
+    root = path.resolve()
+    inside = {name: file for name, file in (unchanged or {}).items() if file.path.is_relative_to(root)}
     return _publish(path, write, origin, inside, keep)
 
 
@@ -147,50 +181,56 @@ def _forget(linked: dict[str, str], names: Sequence[str]) -> None:
         linked.pop(name, None)
 
 
-def revert(path: Path, name: str, keep: int = KEEP) -> Path:
-    """Publish a snapshot with the files of an earlier one. Return its directory.
+def publish_again(path: Path, name: str, keep: int = KEEP) -> Snapshot:
+    """Publish a snapshot with the files of an earlier one. An unfinished training is discarded.
 
-    An unfinished training is discarded. The caller must hold the lock of the run.
+    The caller must hold the lock of the run. CURRENT can be missing or damaged.
     """
-    source = snapshot_folder(path, name)
-    with damage_as_input_error(path):
+    if name not in (names := directory.written_names(path)):
+        raise InputError(f"{path} has no snapshot {name[:40]!r}. It has: {', '.join(names)}.")
+    source = path.resolve() / SNAPSHOTS_DIR / name
+    with damage_as_input_error(source):
         verify_files(source, REQUIRED_FILES, SNAPSHOT_FILES)
-    if directory.has_unfinished_training(path):
-        log.warning("%s: the unfinished training is discarded", path)
-    if name == current_name(path):
-        remove_directory(path / directory.CHECKPOINT_DIR)
-        return source
+    with suppress(DamageError):
+        if directory.has_unfinished_training(path):
+            log.warning("%s: the unfinished training is discarded", path)
+        if name == current_name(path):
+            remove_directory(path / directory.CHECKPOINT_DIR)
+            return Snapshot.of(source)
+    files = saved_files(source, SNAPSHOT_FILES)
 
     def require_all(folder: Path, linked: dict[str, str]) -> None:
-        if missing := [name for name in SNAPSHOT_FILES if (source / name).is_file() and name not in linked]:
-            raise DamageError(f"{source} was changed while it was linked to {folder}: {', '.join(missing)}")
+        if linked.keys() != files.keys():
+            raise DamageError(f"{source} was changed while its files were linked to {folder}. Repeat the command.")
 
-    return _publish(path, require_all, Origin(f"revert {name}"), dict.fromkeys(SNAPSHOT_FILES, source), keep)
+    return _publish(path, require_all, Origin(f"revert {name}"), files, keep)
 
 
 def _publish(
     path: Path,
     write: Callable[[Path, dict[str, str]], None],
     origin: Origin,
-    sources: Mapping[str, Path],
+    files: Mapping[str, SavedFile],
     keep: int,
-) -> Path:
+) -> Snapshot:
     """Create a snapshot of linked and written files, and make it the current one.
 
     `write` gets the new directory and the checksums of the linked files. It removes those of files that it replaces.
     """
     directory.require_same_directory(path)
-    name = f"{max(map(int, [current_name(path) or 0, *directory.written_names(path)])) + 1:04d}"
-    snapshot = path / SNAPSHOTS_DIR / name
+    name = f"{max(map(int, [_current_or_none(path) or '0', *directory.written_names(path)])) + 1:04d}"
+    if not directory.is_name(name):
+        raise InputError(f"{path}: the number {name} of the next snapshot is too large. Use a new directory.")
+    snapshot = path.resolve() / SNAPSHOTS_DIR / name
     make_directory(snapshot.parent)
     with atomic_directory(snapshot) as folder:
-        linked = link_intact(folder, sources)
+        linked = link_intact(folder, files)
         write(folder, linked)
         write_manifest(folder, {}, linked)
     try:
         write_text(path / directory.CURRENT_FILE, f"{name}\n")
     except BaseException:
-        if current_name(path) != name:
+        if _current_or_none(path) != name:
             remove_directory(snapshot)  # free the space, for example on a full disk
         raise
     try:
@@ -198,7 +238,14 @@ def _publish(
         remove_leftovers(path, keep)
     except OSError as error:  # the snapshot is published
         log.warning("%s: snapshot %s is current, but tidying up failed: %s", path, name, error)
-    return snapshot
+    return Snapshot.of(snapshot)
+
+
+def _current_or_none(path: Path) -> str | None:
+    """Return the name of the current snapshot, or None if CURRENT is missing or damaged."""
+    with suppress(InputError):
+        return current_name(path) or None
+    return None
 
 
 def remove_leftovers(path: Path, keep: int | None = None) -> None:
@@ -206,30 +253,29 @@ def remove_leftovers(path: Path, keep: int | None = None) -> None:
 
     With `keep`, also remove all snapshots except the last `keep` and those that were current in the last minute.
     """
-    if not directory.has_unfinished_training(path) and (path / directory.CHECKPOINT_DIR).exists():
-        remove_directory(path / directory.CHECKPOINT_DIR)
-    for name in _unpublished_names(path):
-        remove_directory(path / SNAPSHOTS_DIR / name)
     for part in (path / SNAPSHOTS_DIR, path / WORK_DIR):
         remove_partial_files(part)
     for part in path.glob(f".{directory.CURRENT_FILE}.*.part"):
         shutil.rmtree(part, ignore_errors=True)
+    if not _current_or_none(path) and directory.written_names(path):
+        return  # CURRENT was lost, so that it is not certain what is superseded
+    if not directory.has_unfinished_training(path) and (path / directory.CHECKPOINT_DIR).exists():
+        remove_directory(path / directory.CHECKPOINT_DIR)
     if keep is not None:
-        names = snapshot_names(path)
-        for name, successor in list(pairwise(names))[: max(len(names) - keep, 0)]:
-            if time.time() - (path / SNAPSHOTS_DIR / successor).stat().st_mtime > MIN_AGE_SECONDS:
+        kept = published_names(path)[-max(keep, 1) :]
+        for name, successor in pairwise(snapshot_names(path)):
+            is_young = time.time() - (path / SNAPSHOTS_DIR / successor).stat().st_mtime < MIN_AGE_SECONDS
+            if name not in kept and not is_young:
                 remove_directory(path / SNAPSHOTS_DIR / name)
 
 
-def _unpublished_names(path: Path) -> list[str]:
-    """Return the names of snapshots whose writer was killed before it replaced CURRENT.
+def published_names(path: Path) -> list[str]:
+    """Return the names of the snapshots that were current at some time, in ascending order.
 
-    They come after the current one and are not in timings.json. Without that file, nothing is certain.
+    A snapshot that is not in timings.json was not published, because its writer was killed before it replaced CURRENT.
     """
     current, origins = current_name(path), read_origins(path)
-    if not current or not origins:
-        return []
-    return [name for name in directory.written_names(path) if int(name) > int(current) and name not in origins]
+    return [name for name in snapshot_names(path) if not origins or name in origins or name == current]
 
 
 def _write_origin(path: Path, name: str, origin: Origin) -> None:
@@ -250,52 +296,82 @@ def read_origins(path: Path) -> dict[str, Origin]:
             for name, e in entries.items()
         }
         return {name: o for name, o in origins.items() if f"{o.command}{o.published}".isprintable()}
-    except (DamageError, AttributeError, LookupError, TypeError, ValueError):
+    except (DamageError, *DAMAGE_EXCEPTIONS):
         return {}
 
 
-def read_snapshot(path: Path, name: str | None, read: Callable[[Path], T]) -> T:
-    """Call `read` with the directory of a snapshot, of the current one by default.
+def read_snapshot(
+    path: Path,
+    name: str | None,
+    read: Callable[[Path], T],
+    required: Sequence[str] = REQUIRED_FILES,
+    optional: Sequence[str] = (),
+) -> tuple[T, Snapshot]:
+    """Verify files of a snapshot, of the current one by default, then read them.
 
-    If the snapshot is removed meanwhile, start again.
+    All files are verified against one manifest. If the snapshot is removed or replaced meanwhile, start again.
+
+    Args:
+        path: the run directory.
+        name: the name of the snapshot, or None.
+        read: reads the files from a directory.
+        required: files that must exist.
+        optional: files that can exist.
     """
     for _ in range(MAX_ATTEMPTS):
         folder = snapshot_folder(path, name)
         try:
             with damage_as_input_error(folder):
-                return read(folder)
+                digest = verify_files(folder, required, optional)[DIGEST_KEY]
+                result, snapshot = read(folder), Snapshot.of(folder)
+            if snapshot.digest == digest:
+                return result, snapshot
         except (InputError, OSError) as error:
-            if not folder.is_dir() and current_name(path) != folder.name:
+            if not folder.is_dir() and snapshot_folder(path).name != folder.name:
                 continue
-            if isinstance(error, DamageError) and (others := [n for n in snapshot_names(path) if n != folder.name]):
-                raise DamageError(
-                    f"{error} Or go back to another snapshot: `plogicnet runs revert {path} {others[-1]}`."
-                ) from None
-            if isinstance(error, FileNotFoundError):
-                raise DamageError(f"{folder} is damaged: {error}") from None
-            raise
+            if not isinstance(error, InputError | FileNotFoundError):
+                raise
+            is_damaged = name is None and isinstance(error, DamageError | FileNotFoundError)
+            advice = _intact_advice(path, folder.name) if is_damaged else ""
+            text = str(error) if isinstance(error, InputError) else f"{folder} is damaged: {error}"
+            raise InputError(text.replace(str(path.resolve()), str(path)) + advice) from None
     raise InputError(TOO_MANY_ATTEMPTS.format(path=path))
 
 
-def read_content(path: Path, settings: Mapping[str, object], name: str | None = None) -> tuple[Content, Path]:
-    """Return the content of a snapshot and its directory. `settings`, by dotted key, override those of the run."""
+def _intact_advice(path: Path, damaged: str) -> str:
+    """Return the advice to go back to the last intact snapshot, or an empty string if there is none."""
+    for name in reversed([name for name in snapshot_names(path) if name != damaged]):
+        with suppress(InputError, OSError):
+            verify_files(path / SNAPSHOTS_DIR / name, REQUIRED_FILES, SNAPSHOT_FILES)
+            discard = " and discard the unfinished training" if directory.has_unfinished_training(path) else ""
+            return f" Or go back to snapshot {name}{discard}: `plogicnet runs revert {path} {name}`."
+    return ""
 
-    def read(folder: Path) -> tuple[Content, Path]:
+
+def read_content(path: Path, settings: Mapping[str, object], name: str | None = None) -> tuple[Content, Snapshot]:
+    """Return the content of a snapshot. `settings`, by dotted key, override those of the run."""
+
+    def read(folder: Path) -> Content:
         config, graph = read_config(folder).with_values(settings), read_graph(folder)
         outcome, metrics = read_outcome(folder, config, graph)
-        return Content(config, graph, outcome, metrics), folder
+        return Content(config, graph, outcome, metrics)
 
-    return read_snapshot(path, name, read)
+    return read_snapshot(path, name, read, optional=SNAPSHOT_FILES)
+
+
+def current_snapshot(path: Path) -> Snapshot:
+    """Return the current snapshot. Its files are not verified."""
+    return Snapshot.of(snapshot_folder(path))
 
 
 def read_rules(path: Path, name: str | None = None) -> RuleTable:
     """Return the rules of a snapshot by descending weight, then the constraints."""
+    return read_snapshot(path, name, lambda folder: RuleTable.read(folder / RULES_FILE).by_weight(), [RULES_FILE])[0]
 
-    def read(folder: Path) -> RuleTable:
-        verify_files(folder, [RULES_FILE])
-        return RuleTable.read(folder / RULES_FILE).by_weight()
 
-    return read_snapshot(path, name, read)
+def read_settings(path: Path) -> Config:
+    """Return the settings of the current snapshot."""
+    return read_snapshot(path, None, read_config, [CONFIG_FILE])[0]
 
 
 @dataclass(frozen=True)
@@ -327,7 +403,7 @@ def list_snapshots(path: Path) -> list[Summary]:
     """Return the published snapshots of a run, oldest first."""
     for _ in range(MAX_ATTEMPTS):
         current, origins, summaries = snapshot_folder(path).name, read_origins(path), []
-        for name in [name for name in directory.written_names(path) if int(name) <= int(current)]:
+        for name in published_names(path):
             with suppress(FileNotFoundError):  # removed meanwhile
                 summaries.append(_summary(path, name, name == current, origins.get(name)))
         if any(summary.current for summary in summaries):

@@ -25,8 +25,6 @@ LOCK_TIMEOUT_SECONDS = 0.2
 """How long to retry before a lock counts as taken. `is_locked` in another process takes the lock for a moment."""
 LOCK_INODES: dict[Path, int] = {}
 """The inode of each lock file that this process has locked."""
-NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EXDEV, errno.EMLINK, errno.ENOSYS)
-"""Errors of file systems without hard links, or with too many links to a file."""
 
 
 def require_file(path: Path, expected: str) -> None:
@@ -78,7 +76,7 @@ def atomic_write(path: Path) -> Iterator[Path]:
 def atomic_directory(path: Path) -> Iterator[Path]:
     """Yield a temporary directory to fill. If the block succeeds, its files become read-only and it becomes `path`.
 
-    The block must write the files with the functions of this module, which sync them. `path` must not exist.
+    `path` must not exist.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -88,10 +86,12 @@ def atomic_directory(path: Path) -> Iterator[Path]:
     directory = _part(path)
     with _errors_about(path, directory):
         try:
+            shutil.rmtree(directory, ignore_errors=True)  # of a killed process with the same number
             directory.mkdir()
             yield directory
             for file in directory.iterdir():
                 file.chmod(file.stat().st_mode & 0o444)
+                sync(file)
             sync(directory)
             directory.replace(path)
             sync(path.parent)
@@ -138,9 +138,12 @@ def remove_directory(path: Path) -> None:
     Example:
         >>> remove_directory(Path("nowhere"))
     """
+    part = _part(path)
+    shutil.rmtree(part, ignore_errors=True)  # of a killed process with the same number
     with suppress(FileNotFoundError):
-        path.replace(_part(path))
-    shutil.rmtree(_part(path), ignore_errors=True)
+        path.replace(part)
+        sync(path.parent)  # otherwise a power failure could undo the renaming, but not the removal of files
+    shutil.rmtree(part, ignore_errors=True)
 
 
 def link(source: Path, target: Path) -> None:
@@ -156,9 +159,7 @@ def link(source: Path, target: Path) -> None:
     """
     try:
         target.hardlink_to(source)
-    except OSError as error:
-        if error.errno not in NO_LINKS:
-            raise
+    except OSError:
         with atomic_write(target) as temporary:
             shutil.copyfile(source, temporary)
 
@@ -176,25 +177,23 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     except OSError as error:
         if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # some file systems cannot sync a directory
-            raise
+            raise OSError(error.errno, error.strerror, str(path)) from None
     finally:
         os.close(descriptor)
 
 
 def checksum(file: Path) -> str:
-    """Return the SHA-256 of a file, or an empty string if the file is missing or the disk fails to read it.
+    """Return the SHA-256 of a file.
 
     Example:
-        >>> checksum(Path("nowhere"))
-        ''
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     write_text(Path(folder, "rules.tsv"), "")
+        ...     checksum(Path(folder, "rules.tsv"))[:8]
+        'e3b0c442'
     """
-    try:
-        with file.open("rb") as opened:
-            return hashlib.file_digest(opened, "sha256").hexdigest()
-    except OSError as error:
-        if error.errno not in (errno.ENOENT, errno.EIO):
-            raise
-        return ""
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
 def remove_partial_files(directory: Path) -> None:

@@ -28,6 +28,8 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from plogicnet.model import PLogicNet
+from plogicnet.neural.device import matmul_precision
+from plogicnet.runs.snapshots import Snapshot
 from plogicnet.support.errors import InputError
 from plogicnet.support.records import to_jsonable
 from plogicnet.version import VERSION
@@ -123,11 +125,11 @@ class ModelSource:
 
     Attributes:
         load: a function that loads the model.
-        current_name: a function that returns the name of the current snapshot; None if the model never changes.
+        current: a function that returns the current snapshot; None if the model never changes.
     """
 
     load: Callable[[], PLogicNet]
-    current_name: Callable[[], str] | None = None
+    current: Callable[[], Snapshot] | None = None
 
     def make_service(self) -> ModelService:
         """Return a service of the model that is ready for requests."""
@@ -138,17 +140,22 @@ class ModelSource:
 
 def follow_snapshots(queue: RequestQueue, source: ModelSource, stopped: threading.Event) -> None:
     """Replace the service of the queue whenever another snapshot is published, until `stopped` is set."""
-    reported = ""
-    while source.current_name is not None and not stopped.wait(WATCH_SECONDS):
+    current: Snapshot | None = None
+    failed: Snapshot | None = None
+    message = ""
+    while source.current is not None and not stopped.wait(WATCH_SECONDS):
         try:
-            if source.current_name() not in ("", queue.current.service.snapshot):
-                queue.current = CachedService(source.make_service())
-                gc.collect()  # the previous model has reference cycles
+            current = source.current()
+            if current in (failed, queue.current.service.model.snapshot):
+                continue
+            queue.current = CachedService(source.make_service())
+            gc.collect()  # the previous model has reference cycles
+            failed, message = None, ""
         except Exception as error:  # whatever the reason, the previous snapshot is still served
+            failed, previous = current, message
             message = f"the current snapshot is not served: {error or type(error).__name__}"
-            if message != reported:
+            if message != previous:
                 print(f"plogicnet: {message}", file=sys.stderr, flush=True)
-            reported = message
 
 
 def make_app(queue: RequestQueue) -> FastAPI:
@@ -283,7 +290,8 @@ def serve(
         threading.Thread(target=follow_snapshots, args=(queue, source, stopped), daemon=True).start()
         previous_handler = signal.signal(signal.SIGTERM, signal.default_int_handler)
         try:
-            with suppress(KeyboardInterrupt):  # the normal end of a server
+            # the precision is set here, because it belongs to the process and two threads use models
+            with matmul_precision("float32"), suppress(KeyboardInterrupt):  # the normal end of a server
                 make_server(guard, limits).run([listening])
         finally:
             stopped.set()

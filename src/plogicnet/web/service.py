@@ -49,7 +49,7 @@ class ModelService:
     @property
     def snapshot(self) -> str:
         """The name of the snapshot that is served; empty if the model was not loaded from a run."""
-        return "" if self.model.snapshot is None else self.model.snapshot.name
+        return self.model.snapshot.name if self.model.snapshot else ""
 
     def warm(self) -> None:
         """Run typical requests once, to build the indices and compile code before the first real request."""

@@ -5,6 +5,7 @@ import { drawing, highlight } from "./drawing.js";
 import { typeahead } from "./typeahead.js";
 
 const view = document.getElementById("view");
+const RUN_CHANGED = "the run was changed meanwhile. Reload the page";
 const announce = (text) => (document.getElementById("status").textContent = text);
 
 // ---- elements that several views use
@@ -238,7 +239,9 @@ function ruleRow(rule, maxWeight, loaded = null) {
   else row.addEventListener("toggle", async () => {
     if (!row.open || inside.dataset.shown) return;
     try {
-      showDetails(await getJson("rule", { number: rule.number }));
+      const details = await getJson("rule", { number: rule.number });
+      if (details.rule !== rule.rule) throw new Error(RUN_CHANGED);
+      showDetails(details);
       inside.dataset.shown = "1";
     } catch (error) {
       inside.replaceChildren(errorNotice(error)); // opening the row again retries
@@ -260,6 +263,7 @@ async function rulesView({ q = "", n }) {
     const rows = (some) => some.map((rule) => ruleRow(rule, maxWeight));
     const more = async (offset) => {
       const next = await getJson("rules", { q, top: 100, offset });
+      if (next.total !== found.total) throw new Error(RUN_CHANGED);
       return { rows: rows(next.rules), done: offset + next.rules.length >= next.total };
     };
     const [list, ...button] = expandableList(rows(found.rules), found.rules.length < found.total ? more : null);

@@ -472,7 +472,9 @@ def test_a_flipped_bit_in_the_current_file_is_reported_or_harmless(call: Call, r
         if code == 0:
             assert json.loads(out) == expected, name
         else:
-            assert f"{file} is damaged" in stderr or f"{refitted / SNAPSHOTS_DIR / name} is damaged" in stderr, name
+            assert (
+                f"{file} is damaged" in stderr or f"{refitted} is damaged: its snapshot {name} is missing" in stderr
+            ), name
         file.write_bytes(content)
 
 
@@ -482,7 +484,7 @@ def test_a_missing_snapshot_is_reported(call: Call, refitted: Path, removed: str
         shutil.rmtree(refitted / name if name == SNAPSHOTS_DIR else refitted / SNAPSHOTS_DIR / name)
     for command, *arguments in (*READING_COMMANDS, ("rules",), ("refit",), ("resume",)):
         stderr = error_message(call, command, refitted, *arguments)
-        assert f"{refitted / SNAPSHOTS_DIR / '0002'} is damaged" in stderr
+        assert f"{refitted} is damaged: its snapshot 0002 is missing" in stderr
         assert (f"`plogicnet runs revert {refitted} 0001`" in stderr) == (removed == "0002")
     if removed == "0002":
         assert call("runs", "revert", refitted, "0001")[0] == 0

@@ -13,6 +13,7 @@ if sys.platform != "linux":
 sys.path.insert(0, str(Path(__file__).parents[2] / "torture"))
 
 import crash_states as crash
+from plogicnet.runs import lifecycle, snapshots
 from plogicnet.support import files
 from plogicnet.support.progress import no_progress
 
@@ -65,7 +66,8 @@ def test_a_missing_sync_is_found(
     are_folders: bool, workshop: crash.Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sync = files.sync
-    monkeypatch.setattr(files, "sync", lambda path: None if path.is_dir() == are_folders else sync(path))
+    for module in (files, snapshots, lifecycle):
+        monkeypatch.setattr(module, "sync", lambda path: None if path.is_dir() == are_folders else sync(path))
     case = crash.record(workshop, "save in a new directory", tmp_path)
     assert case.recording.differences(case.root) == []
     last = [state for state in case.recording.states(pairs=False) if state.after == len(case.recording.operations)]

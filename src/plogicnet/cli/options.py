@@ -19,7 +19,8 @@ Snapshot = Annotated[
     str | None, Option("--snapshot", help="Name of a snapshot, as `runs list` shows it. Default: the current one.")
 ]
 Keep = Annotated[
-    int, Option("--keep", min=1, help="Number of snapshots to keep. Those of the last minute are always kept.")
+    int,
+    Option("--keep", min=1, help="Number of snapshots to keep, and those that were current in the last minute."),
 ]
 RulesFile = Annotated[
     Path | None,

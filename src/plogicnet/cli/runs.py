@@ -3,7 +3,7 @@
 from dataclasses import asdict
 from typing import Annotated
 
-from typer import Argument, Typer
+from typer import Argument, Option, Typer
 
 from plogicnet.cli import options, show
 from plogicnet.cli.settings import print_json
@@ -15,8 +15,9 @@ runs = Typer(help="List the snapshots of a run, and go back to an earlier one.",
 @runs.command("list")
 def list_runs(run: options.Run, as_json: options.Json = False) -> None:
     """List the snapshots of a run, oldest first."""
-    from plogicnet.runs.directory import has_unfinished_training
+    from plogicnet.runs.directory import LOCK_FILE, has_unfinished_training
     from plogicnet.runs.snapshots import list_snapshots
+    from plogicnet.support.files import is_locked
 
     snapshots, unfinished = list_snapshots(run), has_unfinished_training(run)
     if as_json:
@@ -37,7 +38,9 @@ def list_runs(run: options.Run, as_json: options.Json = False) -> None:
     ]
     columns = ["snapshot", "published (UTC)", "command", "rules", "MRR", "MB"]
     show.console().print(show.table(f"{pluralize(len(rows), 'snapshot')}, * current", columns, rows))
-    if unfinished:
+    if is_locked(run, LOCK_FILE):
+        print("Another process is writing to this run.")
+    elif unfinished:
         print(f"The run contains an unfinished training. Continue with: plogicnet resume {run}")
 
 
@@ -45,7 +48,7 @@ def list_runs(run: options.Run, as_json: options.Json = False) -> None:
 def revert_run(
     run: options.Run,
     name: Annotated[str, Argument(help="Name of a snapshot, as `runs list` shows it.")],
-    keep: options.Keep = 2,
+    keep: Annotated[int | None, Option("--keep", min=1, help="Number of snapshots to keep. Default: all.")] = None,
     as_json: options.Json = False,
 ) -> None:
     """Publish the content of an earlier snapshot again. An unfinished training is discarded."""

@@ -141,9 +141,12 @@ def refit(
     The result is a new snapshot. `plogicnet runs revert` goes back to the previous one.
     """
     model = load_run(run, device, threads)
+    previous = model.snapshot
     with _interruptible(run):
         model.refit(rules, run, terminal_hooks(), keep)
     _show_trained(model, run, as_json)
+    if previous and model.snapshot and not as_json:
+        print(f"Snapshot {model.snapshot.name} is current. To go back: plogicnet runs revert {run} {previous.name}")
 
 
 @contextmanager

@@ -22,6 +22,8 @@ CURRENT_FILE = "CURRENT"
 SNAPSHOTS_DIR = "snapshots"
 WORK_DIR = "work"
 LOCK_FILE, LOG_FILE, TIMINGS_FILE = f"{WORK_DIR}/lock", f"{WORK_DIR}/log.txt", f"{WORK_DIR}/timings.json"
+PENDING_FILE = f"{WORK_DIR}/pending"
+"""The name of a snapshot while it is written. If its writer is killed before CURRENT, the next writer removes it."""
 CHECKPOINT_DIR = f"{WORK_DIR}/checkpoint"
 """The directory from which an unfinished training is resumed: `start`, and one directory per saved EM iteration."""
 START_DIR = f"{CHECKPOINT_DIR}/start"
@@ -44,7 +46,7 @@ MAX_NAME_LENGTH = 18
 """Maximum length of the name of a snapshot, which is a number with at least four digits."""
 RUN_NAMES, WORK_NAMES, CHECKPOINT_NAMES = (
     r"snapshots|work|report\.html|\..*\.part",
-    r"lock|log\.txt|timings\.json|checkpoint|\..*\.part",
+    r"lock|log\.txt|timings\.json|pending|checkpoint|\..*\.part",
     r"start|\d+|e_step.*|\..*\.part",
 )
 """What a run directory, `work` and `checkpoint` can contain before the first snapshot, as regular expressions."""

@@ -196,10 +196,10 @@ def _nothing_to_resume(path: Path, settings: Mapping[str, object]) -> str:
     return f"{path} is complete, so there is nothing to resume. {advice}"
 
 
-def revert(path: Path, name: str, keep: int = snapshots.KEEP) -> str:
+def revert(path: Path, name: str, keep: int | None = None) -> str:
     """Make an earlier snapshot the current state of a run again. Return the name of the current snapshot.
 
-    This also restores a run whose file CURRENT is missing or damaged.
+    This also restores a run whose file CURRENT is missing or damaged. Old snapshots are removed only with `keep`.
     """
     require_run_directory(path)
     if name not in (names := written_names(path)):

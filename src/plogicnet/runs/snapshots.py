@@ -26,6 +26,7 @@ from plogicnet.runs.directory import (
     METRICS_FILE,
     NEURAL_FILE,
     OUTCOME_FILES,
+    PENDING_FILE,
     REQUIRED_FILES,
     RULES_FILE,
     SNAPSHOTS_DIR,
@@ -62,6 +63,7 @@ from plogicnet.support.files import (
     make_directory,
     remove_directory,
     remove_partial_files,
+    sync,
     write_text,
 )
 from plogicnet.systems.system import PLOGICNET_STAR_KEY
@@ -181,7 +183,7 @@ def _forget(linked: dict[str, str], names: Sequence[str]) -> None:
         linked.pop(name, None)
 
 
-def publish_again(path: Path, name: str, keep: int = KEEP) -> Snapshot:
+def publish_again(path: Path, name: str, keep: int | None = None) -> Snapshot:
     """Publish a snapshot with the files of an earlier one. An unfinished training is discarded.
 
     The caller must hold the lock of the run. CURRENT can be missing or damaged.
@@ -211,7 +213,7 @@ def _publish(
     write: Callable[[Path, dict[str, str]], None],
     origin: Origin,
     files: Mapping[str, SavedFile],
-    keep: int,
+    keep: int | None,
 ) -> Snapshot:
     """Create a snapshot of linked and written files, and make it the current one.
 
@@ -223,15 +225,16 @@ def _publish(
         raise InputError(f"{path}: the number {name} of the next snapshot is too large. Use a new directory.")
     snapshot = path.resolve() / SNAPSHOTS_DIR / name
     make_directory(snapshot.parent)
-    with atomic_directory(snapshot) as folder:
-        linked = link_intact(folder, files)
-        write(folder, linked)
-        write_manifest(folder, {}, linked)
+    write_text(path / PENDING_FILE, f"{name}\n")
     try:
+        with atomic_directory(snapshot) as folder:
+            linked = link_intact(folder, files)
+            write(folder, linked)
+            write_manifest(folder, {}, linked)
         write_text(path / directory.CURRENT_FILE, f"{name}\n")
     except BaseException:
-        if _current_or_none(path) != name:
-            remove_directory(snapshot)  # free the space, for example on a full disk
+        with suppress(OSError):  # free the space, for example on a full disk
+            _remove_unpublished(path)
         raise
     try:
         _write_origin(path, name, origin)
@@ -251,31 +254,41 @@ def _current_or_none(path: Path) -> str | None:
 def remove_leftovers(path: Path, keep: int | None = None) -> None:
     """Remove a superseded checkpoint and what a killed process left. The caller must hold the lock of the run.
 
-    With `keep`, also remove all snapshots except the last `keep` and those that were current in the last minute.
+    With `keep`, also remove old snapshots.
     """
     for part in (path / SNAPSHOTS_DIR, path / WORK_DIR):
         remove_partial_files(part)
     for part in path.glob(f".{directory.CURRENT_FILE}.*.part"):
         shutil.rmtree(part, ignore_errors=True)
+    _remove_unpublished(path)
     if not _current_or_none(path) and directory.written_names(path):
         return  # CURRENT was lost, so that it is not certain what is superseded
     if not directory.has_unfinished_training(path) and (path / directory.CHECKPOINT_DIR).exists():
         remove_directory(path / directory.CHECKPOINT_DIR)
     if keep is not None:
-        kept = published_names(path)[-max(keep, 1) :]
-        for name, successor in pairwise(snapshot_names(path)):
-            is_young = time.time() - (path / SNAPSHOTS_DIR / successor).stat().st_mtime < MIN_AGE_SECONDS
-            if name not in kept and not is_young:
-                remove_directory(path / SNAPSHOTS_DIR / name)
+        _remove_old(path, keep)
 
 
-def published_names(path: Path) -> list[str]:
-    """Return the names of the snapshots that were current at some time, in ascending order.
+def _remove_unpublished(path: Path) -> None:
+    """Remove a snapshot whose writer was killed before it replaced CURRENT."""
+    file = path / PENDING_FILE
+    if file.is_file():
+        name = file.read_text(encoding="utf-8", errors="replace").strip()
+        if directory.is_name(name) and name != _current_or_none(path):
+            remove_directory(path / SNAPSHOTS_DIR / name)
+        file.unlink()
+        sync(file.parent)
 
-    A snapshot that is not in timings.json was not published, because its writer was killed before it replaced CURRENT.
-    """
-    current, origins = current_name(path), read_origins(path)
-    return [name for name in snapshot_names(path) if not origins or name in origins or name == current]
+
+def _remove_old(path: Path, keep: int) -> None:
+    """Remove all snapshots except the last `keep` and those that were current in the last minute."""
+    names = snapshot_names(path)
+    ages = {a: time.time() - (path / SNAPSHOTS_DIR / b).stat().st_mtime for a, b in pairwise(names)}
+    old = [name for name in names[: -max(keep, 1)] if ages[name] > MIN_AGE_SECONDS]
+    for name in old:
+        remove_directory(path / SNAPSHOTS_DIR / name)
+    if old:
+        log.warning("%s: old snapshots are removed (--keep %d): %s", path, keep, ", ".join(old))
 
 
 def _write_origin(path: Path, name: str, origin: Origin) -> None:
@@ -331,11 +344,17 @@ def read_snapshot(
                 continue
             if not isinstance(error, InputError | FileNotFoundError):
                 raise
+            if not folder.is_dir():
+                raise InputError(_missing(path, folder.name)) from None
             is_damaged = name is None and isinstance(error, DamageError | FileNotFoundError)
             advice = _intact_advice(path, folder.name) if is_damaged else ""
             text = str(error) if isinstance(error, InputError) else f"{folder} is damaged: {error}"
             raise InputError(text.replace(str(path.resolve()), str(path)) + advice) from None
     raise InputError(TOO_MANY_ATTEMPTS.format(path=path))
+
+
+def _missing(path: Path, name: str) -> str:
+    return f"{path} is damaged: its snapshot {name} is missing. {directory.current_advice(path)}"
 
 
 def _intact_advice(path: Path, damaged: str) -> str:
@@ -403,13 +422,13 @@ def list_snapshots(path: Path) -> list[Summary]:
     """Return the published snapshots of a run, oldest first."""
     for _ in range(MAX_ATTEMPTS):
         current, origins, summaries = snapshot_folder(path).name, read_origins(path), []
-        for name in published_names(path):
+        for name in snapshot_names(path):
             with suppress(FileNotFoundError):  # removed meanwhile
                 summaries.append(_summary(path, name, name == current, origins.get(name)))
         if any(summary.current for summary in summaries):
             return summaries
         if current_name(path) == current:
-            raise DamageError(f"{path} is damaged: its snapshot {current} is missing. {directory.current_advice(path)}")
+            raise DamageError(_missing(path, current))
     raise InputError(TOO_MANY_ATTEMPTS.format(path=path))
 
 

@@ -13,6 +13,7 @@ if sys.platform != "linux":
 sys.path.insert(0, str(Path(__file__).parents[2] / "torture"))
 
 import crash_states as crash
+from disk import CrashState, Recorder
 from plogicnet.runs import lifecycle, snapshots
 from plogicnet.support import files
 from plogicnet.support.progress import no_progress
@@ -73,7 +74,7 @@ def test_a_missing_sync_is_found(
     assert try_states(case, case.recording.states(pairs=False)[-60:], tmp_path).failures
 
 
-def try_states(case: crash.Case, states: Sequence[crash.CrashState], folder: Path) -> crash.Figures:
+def try_states(case: crash.Case, states: Sequence[CrashState], folder: Path) -> crash.Figures:
     figures = crash.Figures()
     crash.try_states(case, crash.different_for_readers(states), folder, figures, no_progress)
     return figures
@@ -81,7 +82,7 @@ def try_states(case: crash.Case, states: Sequence[crash.CrashState], folder: Pat
 
 def test_an_atomic_write_leaves_the_old_or_the_new_file(tmp_path: Path) -> None:
     (tmp_path / "CURRENT").write_bytes(b"0001")
-    with crash.Recorder(tmp_path) as recorder:
+    with Recorder(tmp_path) as recorder:
         files.write_text(tmp_path / "CURRENT", "0002")
     assert {state.tree["CURRENT"] for state in recorder.recording().states()} == {b"0001", b"0002"}
 
@@ -89,7 +90,7 @@ def test_an_atomic_write_leaves_the_old_or_the_new_file(tmp_path: Path) -> None:
 def test_other_writes_leave_damaged_files(tmp_path: Path) -> None:
     for name in ("synced", "renamed"):
         (tmp_path / name).write_bytes(b"0001")
-    with crash.Recorder(tmp_path) as recorder:
+    with Recorder(tmp_path) as recorder:
         with (tmp_path / "synced").open("r+b") as file:
             file.write(b"0002")
             file.flush()
@@ -102,6 +103,6 @@ def test_other_writes_leave_damaged_files(tmp_path: Path) -> None:
 
 
 def test_a_write_that_is_not_recorded_is_found(tmp_path: Path) -> None:
-    with crash.Recorder(tmp_path) as recorder:
+    with Recorder(tmp_path) as recorder:
         (tmp_path / "rules.tsv").write_bytes(b"pattern")
     assert recorder.recording().differences(tmp_path) == ["rules.tsv"]

@@ -190,7 +190,7 @@ def publish_again(path: Path, name: str, keep: int | None = None) -> Snapshot:
     """
     if name not in (names := directory.written_names(path)):
         raise InputError(f"{path} has no snapshot {name[:40]!r}. It has: {', '.join(names)}.")
-    source = path.resolve() / SNAPSHOTS_DIR / name
+    source = path / SNAPSHOTS_DIR / name
     with damage_as_input_error(source):
         verify_files(source, REQUIRED_FILES, SNAPSHOT_FILES)
     with suppress(DamageError):
@@ -198,8 +198,8 @@ def publish_again(path: Path, name: str, keep: int | None = None) -> Snapshot:
             log.warning("%s: the unfinished training is discarded", path)
         if name == current_name(path):
             remove_directory(path / directory.CHECKPOINT_DIR)
-            return Snapshot.of(source)
-    files = saved_files(source, SNAPSHOT_FILES)
+            return Snapshot.of(source.resolve())
+    files = saved_files(source.resolve(), SNAPSHOT_FILES)
 
     def require_all(folder: Path, linked: dict[str, str]) -> None:
         if linked.keys() != files.keys():

@@ -9,6 +9,7 @@ that gives a file or a directory its name. In the last case, the file or a new f
 as by a crash during a write. The rename itself does not take place: the program syncs a file before it renames it.
 """
 
+import faulthandler
 import os
 import signal
 import sys
@@ -98,6 +99,7 @@ def run_child(request: dict[str, Any]) -> int:
     from plogicnet import cli
 
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    faulthandler.register(signal.SIGUSR1, file=2)
     flags, arguments = os.O_WRONLY | os.O_CREAT | os.O_TRUNC, request["arguments"]
     output = [os.open(request[name], flags, 0o600) for name in ("stdout", "stderr")]
     for number, file in enumerate((os.open(os.devnull, os.O_RDONLY), *output)):
@@ -138,6 +140,8 @@ def wait_for_child(pid: int, request: dict[str, Any]) -> dict[str, Any]:
             os.kill(pid, request["signal"])  # not reaped yet, so the pid is still this child
             sent_at = now
         if now - start > TIMEOUT_SECONDS:
+            os.kill(pid, signal.SIGUSR1)  # prints where each thread hangs
+            time.sleep(1)
             os.kill(pid, signal.SIGKILL)
         time.sleep(0.0003)
 

@@ -510,6 +510,7 @@ def main() -> None:
     with start_harness(folder) as harness:
         if options.only:
             kind, _, seed = options.only.partition(":")
+            harness.reference("sampled")  # other settings start from it
             outcome = harness.run_with_faults(kind, int(seed))
             print(f"{outcome.verdict}: {outcome.reason or outcome.faults}; the run is in {folder / 'run'}")
             sys.exit(outcome.verdict != "survived")

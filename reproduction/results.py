@@ -10,7 +10,7 @@ from typing import Any
 from plogicnet.config import Config
 from plogicnet.evaluation.seeds import mean, sd
 from plogicnet.runs.directory import CONFIG_FILE, HISTORY_FILE, snapshot_folder
-from plogicnet.runs.snapshots import read_origins
+from plogicnet.runs.origins import read_origins
 from plogicnet.support.errors import InputError
 from plogicnet.support.files import lock_directory, write_text
 from reproduction.tables import Paper, Run, preset

@@ -27,15 +27,14 @@ from plogicnet.runs import lifecycle
 from plogicnet.runs.checkpoints import ResumePoint, iteration_folder, write_start
 from plogicnet.runs.directory import CONFIG_FILE, GRAPH_FILES, NEURAL_FILE, START_DIR, State, state_of
 from plogicnet.runs.integrity import SavedFile, damage_as_input_error, saved_files
+from plogicnet.runs.origins import Origin, read_origins
 from plogicnet.runs.snapshots import (
     KEEP,
     UNCHANGED_BY_REFIT,
     Content,
-    Origin,
     Snapshot,
     publish,
     read_content,
-    read_origins,
 )
 from plogicnet.support.errors import InputError, pluralize
 from plogicnet.support.progress import Progress, no_progress

@@ -19,7 +19,7 @@ from plogicnet import PLogicNet
 from plogicnet.config import Config
 from plogicnet.graph import open_graph
 from plogicnet.runs.directory import LOCK_FILE, State, snapshot_folder, state_of
-from plogicnet.runs.snapshots import read_origins
+from plogicnet.runs.origins import read_origins
 from plogicnet.support.files import lock_directory
 from plogicnet.training.hooks import Hooks
 from small import write_small_graph

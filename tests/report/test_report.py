@@ -22,7 +22,7 @@ from plogicnet.evaluation.metrics import columns
 from plogicnet.graph import KnowledgeGraph
 from plogicnet.report import write_report
 from plogicnet.report.page import changed_settings
-from plogicnet.runs.snapshots import read_origins
+from plogicnet.runs.origins import read_origins
 from small import family_rows, fitted, small_graph
 from stopping import files_of
 

@@ -11,7 +11,7 @@ import pytest
 from plogicnet import PLogicNet
 from plogicnet.config import Config
 from plogicnet.graph import KnowledgeGraph
-from plogicnet.runs.snapshots import read_origins
+from plogicnet.runs.origins import read_origins
 from plogicnet.support.progress import Timer
 from plogicnet.training.hooks import Hooks
 from plogicnet.training.state import Outcome

@@ -12,7 +12,7 @@ import pytest
 from calling import Call, call_json
 from plogicnet import PLogicNet
 from plogicnet.graph import open_graph
-from plogicnet.runs.snapshots import read_origins
+from plogicnet.runs.origins import read_origins
 from plogicnet.training.hooks import Hooks
 from reproduction.inspection import rank_test
 from reproduction.results import expected_iterations

@@ -10,6 +10,7 @@ work/              what changes: lock, log.txt, timings.json, and checkpoint/ wi
 import os
 import re
 import stat
+from collections.abc import Sequence
 from contextlib import suppress
 from enum import Enum
 from pathlib import Path
@@ -150,9 +151,21 @@ def snapshot_folder(path: Path, name: str | None = None) -> Path:
     current = current_name(path)
     if not current:
         raise InputError(_no_snapshot(path))
-    if name is not None and name not in (names := snapshot_names(path)):
-        raise InputError(f"{path} has no snapshot {name[:40]!r}. It has: {', '.join(names)}.")
+    if name is not None:
+        require_name(path, name, snapshot_names(path))
     return path.resolve() / SNAPSHOTS_DIR / (name or current)
+
+
+def require_name(path: Path, name: str, names: Sequence[str]) -> None:
+    """Raise InputError if a name is not one of the names of a run's snapshots.
+
+    Example:
+        >>> require_name(Path("runs/family"), "0002", ["0001"])
+        Traceback (most recent call last):
+        plogicnet.support.errors.InputError: runs/family has no snapshot '0002'. It has: 0001.
+    """
+    if name not in names:
+        raise InputError(f"{path} has no snapshot {name[:40]!r}. It has: {', '.join(names) or 'none'}.")
 
 
 def _no_snapshot(path: Path) -> str:

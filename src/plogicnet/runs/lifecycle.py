@@ -28,6 +28,7 @@ from plogicnet.runs.directory import (
     State,
     current_name,
     has_unfinished_training,
+    require_name,
     require_only_run_files,
     require_run_directory,
     require_started,
@@ -202,8 +203,7 @@ def revert(path: Path, name: str, keep: int | None = None) -> str:
     This also restores a run whose file CURRENT is missing or damaged. Old snapshots are removed only with `keep`.
     """
     require_run_directory(path)
-    if name not in (names := written_names(path)):
-        raise InputError(f"{path} has no snapshot {name[:40]!r}. It has: {', '.join(names) or 'none'}.")
+    require_name(path, name, written_names(path))  # before the run is locked
     with open_run(path, check=require_only_run_files):
         return snapshots.publish_again(path, name, keep).name
 

@@ -10,8 +10,7 @@ import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
@@ -30,7 +29,6 @@ from plogicnet.runs.directory import (
     REQUIRED_FILES,
     RULES_FILE,
     SNAPSHOTS_DIR,
-    TIMINGS_FILE,
     WORK_DIR,
     current_name,
     snapshot_folder,
@@ -57,6 +55,7 @@ from plogicnet.runs.integrity import (
     saved_files,
     write_manifest,
 )
+from plogicnet.runs.origins import Origin, read_origins, write_origin
 from plogicnet.support.errors import InputError
 from plogicnet.support.files import (
     atomic_directory,
@@ -130,21 +129,6 @@ class Snapshot:
         return self.folder.parents[1] == path.resolve()
 
 
-@dataclass(frozen=True)
-class Origin:
-    """How a snapshot was made, as timings.json stores it.
-
-    Attributes:
-        command: the command that published it.
-        seconds: the seconds that each part of the command took.
-        published: the date and time, in UTC.
-    """
-
-    command: str
-    seconds: Mapping[str, float] = field(default_factory=dict)
-    published: str | None = None
-
-
 def publish(
     path: Path, content: Content, origin: Origin, unchanged: Mapping[str, SavedFile] | None = None, keep: int = KEEP
 ) -> Snapshot:
@@ -188,8 +172,7 @@ def publish_again(path: Path, name: str, keep: int | None = None) -> Snapshot:
 
     The caller must hold the lock of the run. CURRENT can be missing or damaged.
     """
-    if name not in (names := directory.written_names(path)):
-        raise InputError(f"{path} has no snapshot {name[:40]!r}. It has: {', '.join(names)}.")
+    directory.require_name(path, name, directory.written_names(path))
     source = path / SNAPSHOTS_DIR / name
     with damage_as_input_error(source):
         verify_files(source, REQUIRED_FILES, SNAPSHOT_FILES)
@@ -237,7 +220,7 @@ def _publish(
             _remove_unpublished(path)
         raise
     try:
-        _write_origin(path, name, origin)
+        write_origin(path, name, origin)
         remove_leftovers(path, keep)
     except OSError as error:  # the snapshot is published
         log.warning("%s: snapshot %s is current, but tidying up failed: %s", path, name, error)
@@ -289,28 +272,6 @@ def _remove_old(path: Path, keep: int) -> None:
         remove_directory(path / SNAPSHOTS_DIR / name)
     if old:
         log.warning("%s: old snapshots are removed (--keep %d): %s", path, keep, ", ".join(old))
-
-
-def _write_origin(path: Path, name: str, origin: Origin) -> None:
-    """Add the origin of a snapshot to timings.json, and remove those of snapshots that no longer exist."""
-    published = datetime.now(UTC).isoformat(timespec="seconds")
-    seconds = {part: round(value, 3) for part, value in origin.seconds.items()}
-    kept = {n: asdict(o) for n, o in read_origins(path).items() if (path / SNAPSHOTS_DIR / n).is_dir()}
-    kept[name] = asdict(Origin(origin.command, seconds, published))
-    write_text(path / TIMINGS_FILE, json.dumps(kept, indent=1) + "\n")
-
-
-def read_origins(path: Path) -> dict[str, Origin]:
-    """Return the origin of each snapshot, by name. Nothing depends on this file, so a damaged one counts as empty."""
-    try:
-        entries = read_json(path / TIMINGS_FILE)
-        origins = {
-            name: Origin(str(e["command"]), {k: float(s) for k, s in e["seconds"].items()}, str(e["published"]))
-            for name, e in entries.items()
-        }
-        return {name: o for name, o in origins.items() if f"{o.command}{o.published}".isprintable()}
-    except (DamageError, *DAMAGE_EXCEPTIONS):
-        return {}
 
 
 def read_snapshot(

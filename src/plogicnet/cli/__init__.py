@@ -47,6 +47,7 @@ def _exit_code(app: str, name: str) -> int:
     import typer
 
     from plogicnet.support.errors import InputError
+    from plogicnet.support.interrupts import is_interrupt
 
     # this is ClickException; newer versions of typer bundle their own copy of click, so it cannot be imported
     usage_error: type[Exception] = typer.BadParameter.__mro__[2]
@@ -68,6 +69,8 @@ def _exit_code(app: str, name: str) -> int:
         _discard_output()
         return 0
     except Exception as error:
+        if is_interrupt(error):
+            return 130
         if os.environ.get("PLOGICNET_DEBUG"):
             raise
         if isinstance(error, OSError):

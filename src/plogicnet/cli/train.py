@@ -23,6 +23,7 @@ from plogicnet.cli.settings import (
 )
 from plogicnet.config import Config, parse_assignments
 from plogicnet.support.errors import InputError, pluralize
+from plogicnet.support.interrupts import is_interrupt
 from plogicnet.support.progress import for_stderr
 
 if TYPE_CHECKING:
@@ -162,9 +163,10 @@ def _interruptible(path: Path, resume_command: str = "") -> Iterator[None]:
     previous_handler = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield
-    except (KeyboardInterrupt, OSError) as error:  # for example a full disk
-        if has_unfinished_training(path):
-            reason = "Stopped" if isinstance(error, KeyboardInterrupt) else "Failed, but the last checkpoint is kept"
+    except BaseException as error:
+        stopped = is_interrupt(error)
+        if (stopped or isinstance(error, OSError)) and has_unfinished_training(path):
+            reason = "Stopped" if stopped else "Failed, but the last checkpoint is kept"  # for example a full disk
             print_message(f"{reason}. To continue, run {resume_command or f'`plogicnet resume {path}`'}.")
         raise
     finally:

@@ -4,7 +4,6 @@ On a CPU, compiled code counts without a matrix of comparisons. Other devices us
 """
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import torch
@@ -12,6 +11,7 @@ from numba import njit
 from torch import Tensor
 
 from plogicnet.graph import BoolArray, FloatArray, IntArray
+from plogicnet.support.threads import map_in_threads
 
 CHUNK_ROWS = 64
 """Number of rows that a thread processes at a time."""
@@ -77,14 +77,7 @@ def _run_compiled(kernel: Callable[..., None], rows: Tensor, *operands: Tensor) 
 
 def run_in_threads(work: Callable[[int], None], rows: int) -> None:
     """Call work(start) for every chunk of rows, with as many threads as torch uses."""
-    chunks = range(0, rows, CHUNK_ROWS)
-    threads = min(torch.get_num_threads(), len(chunks))
-    if threads <= 1:  # starting a thread takes longer than counting a few rows
-        for start in chunks:
-            work(start)
-        return
-    with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(work, chunks))
+    list(map_in_threads(work, range(0, rows, CHUNK_ROWS), torch.get_num_threads()))
 
 
 @njit(nogil=True, cache=True)

@@ -1,9 +1,7 @@
 """Learning of rule weights: the pseudolikelihood (Sec. 4.3 of the paper), Newton's method and gradient ascent."""
 
 import logging
-import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +12,7 @@ from plogicnet.graph import BoolArray, FloatArray
 from plogicnet.grounding.rows import DistinctRows, MergedRows
 from plogicnet.mln.components import Component, split_into_components
 from plogicnet.mln.solver import maximise, variances
+from plogicnet.support.threads import map_in_threads
 
 log = logging.getLogger(__name__)
 MAX_DENSE_RULES = 1_000
@@ -197,9 +196,8 @@ def _solve_components(
     components = split_into_components(objective.matrix, objective.base, objective.target, _row_counts(objective))
     components.sort(key=lambda component: len(component.rules) ** 3 + len(component.value), reverse=True)
     values = np.zeros(objective.matrix.shape[1])
-    with ThreadPoolExecutor(threads or os.cpu_count()) as pool:
-        for component, result in zip(components, pool.map(solve, components), strict=True):
-            values[component.rules] = result
+    for component, result in zip(components, map_in_threads(solve, components, threads), strict=True):
+        values[component.rules] = result
     return values
 
 

@@ -1,11 +1,8 @@
 """The training loop for any loss and parameters, with early stopping, and with checkpoints that resume exactly."""
 
 import math
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -14,6 +11,7 @@ import torch
 from plogicnet.neural.checkpoint import Tensors, TrainingState, read_checkpoint, write_checkpoint
 from plogicnet.neural.protocol import Checkpoint, Validate
 from plogicnet.neural.settings import TrainingSettings
+from plogicnet.support.interrupts import deferred_interrupts
 from plogicnet.support.progress import Progress
 
 REPORT_EVERY = 50
@@ -71,7 +69,7 @@ def train(
     training.restore_checkpoint()
     done = training.state.step
     description = f"training {settings.model}, steps" + (f" after the first {done:,}" if done else "")
-    with progress(description, settings.steps - done) as advance, _deferred_interrupts() as interrupt:
+    with progress(description, settings.steps - done) as advance, deferred_interrupts() as interrupt:
         try:
             training.run(validate, advance, interrupt)
         except KeyboardInterrupt:
@@ -249,33 +247,3 @@ class Training:
                 f" neural.learning_rate (now {self.settings.learning_rate:g})."
             )
         return value
-
-
-@contextmanager
-def _deferred_interrupts() -> Iterator[Callable[[], None]]:
-    """Defer SIGINT and SIGTERM until the yielded function is called. A second signal interrupts at once."""
-    received: list[int] = []
-    in_main_thread = threading.current_thread() is threading.main_thread()
-    signals = (signal.SIGINT, signal.SIGTERM) if in_main_thread else ()
-    handled = [number for number in signals if signal.getsignal(number) is signal.default_int_handler]
-
-    def defer(number: int, frame: object) -> None:  # noqa: ARG001
-        received.append(number)
-        restore()
-
-    def restore() -> None:
-        for number in handled:
-            signal.signal(number, signal.default_int_handler)
-
-    def interrupt() -> None:
-        if received:
-            received.clear()
-            raise KeyboardInterrupt
-
-    for number in handled:
-        signal.signal(number, defer)
-    try:
-        yield interrupt
-    finally:
-        restore()
-    interrupt()

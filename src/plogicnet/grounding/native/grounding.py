@@ -1,8 +1,6 @@
 """Grounding of chains, which finds the hidden triples and all groundings, in memory."""
 
-import os
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 
@@ -21,6 +19,7 @@ from plogicnet.grounding.native.walks import (
     two_step_paths,
 )
 from plogicnet.support.memory import require_bytes
+from plogicnet.support.threads import map_in_threads
 
 CHUNK_GROUNDINGS = 1 << 20
 """The number of groundings that are processed at a time."""
@@ -174,8 +173,7 @@ def _ground_all(
         _composition_rules(triple_index, chains, counting, by_first),
     )
     n_others = int(count_groundings_per_chain(triple_index, [chains[i] for i in others]).sum())
-    threads = resources.threads or os.cpu_count()
-    with resources.progress("grounding, rules", len(chains)) as advance, ThreadPoolExecutor(threads) as pool:
+    with resources.progress("grounding, rules", len(chains)) as advance:
 
         def fill_slice(task: tuple[CompositionRules, int, int]) -> None:
             rules, start, stop = task
@@ -184,14 +182,13 @@ def _ground_all(
             )
             buffer.premises[start:stop, 2:] = -1
 
-        ends = np.cumsum([0, *pool.map(partial(count_groundings, facts), compositions)]).tolist()
+        counts = map_in_threads(partial(count_groundings, facts), compositions, resources.threads)
+        ends = np.cumsum([0, *counts]).tolist()
         size = ends[-1] + n_others  # an upper bound; the system allocates pages only when they are written
         buffer = GroundingBuffer(np.empty(size, np.int64), np.empty(size, np.int64), np.empty((size, width), np.int64))
-        for rule_indices, _ in zip(
-            by_first.values(),
-            pool.map(fill_slice, zip(compositions, ends[:-1], ends[1:], strict=True)),
-            strict=True,
-        ):
+        slices = zip(compositions, ends[:-1], ends[1:], strict=True)
+        filled = map_in_threads(fill_slice, slices, resources.threads)
+        for rule_indices, _ in zip(by_first.values(), filled, strict=True):
             advance(len(rule_indices))
         end = ends[-1]
         for i in others:

@@ -3,7 +3,6 @@
 import itertools
 import os
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from queue import SimpleQueue
@@ -25,6 +24,7 @@ from plogicnet.grounding.native.compositions import (
 )
 from plogicnet.grounding.native.walks import two_step_paths
 from plogicnet.support.memory import free_bytes, require_bytes
+from plogicnet.support.threads import map_in_threads
 
 MAX_COUNTERS = 1 << 22
 """The largest number of counters per thread.
@@ -144,9 +144,8 @@ class RuleCounter:
                 spaces.put(space)
 
         total = int(paths.sum())
-        with self.resources.progress("mining, two-step paths", total) as advance, ThreadPoolExecutor(threads) as pool:
-            # pool.map keeps the order of the chunks
-            counted = zip(chunks, pool.map(count_chunk, chunks), strict=True)
+        with self.resources.progress("mining, two-step paths", total) as advance:
+            counted = zip(chunks, map_in_threads(count_chunk, chunks, threads), strict=True)
             for (first, _), group in itertools.groupby(counted, key=lambda pair: (pair[0].first, pair[0].seconds[0])):
                 sums: CompositionCounts | None = None
                 for chunk, counts in group:

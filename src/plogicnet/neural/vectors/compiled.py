@@ -5,15 +5,15 @@ so that results do not depend on the number of threads.
 """
 
 import math
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
 from numba import njit
 from numpy.typing import NDArray
+
+from plogicnet.support.threads import map_in_threads
 
 MIN_PARALLEL_WORK = 1 << 20
 """Minimum number of coordinate differences at which several threads pay off."""
@@ -34,7 +34,8 @@ def l1_cross(queries: NDArray[np.float32], candidates: NDArray[np.float32], thre
     """
     out = np.empty((len(queries), len(candidates)), dtype=np.float32)
     queries, candidates = np.ascontiguousarray(queries), np.ascontiguousarray(candidates)
-    _map_threads(lambda start: _fill(queries, candidates, start, out), range(0, len(candidates), BLOCK), threads)
+    blocks = range(0, len(candidates), BLOCK)
+    list(map_in_threads(lambda start: _fill(queries, candidates, start, out), blocks, threads))
     return out
 
 
@@ -120,11 +121,6 @@ def _modulus_backward(q: Any, c: Any, g: Any, gq: Any, gc: Any) -> None:
                         gc[b, j, half + k] -= part
 
 
-@cache
-def _workers(threads: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(threads, thread_name_prefix="plogicnet-compare")
-
-
 def _thread_slices(length: int, work: int) -> list[slice]:
     """Split range(length) into one slice per thread. Little work is one slice."""
     threads = min(torch.get_num_threads(), length) if work >= MIN_PARALLEL_WORK else 1
@@ -132,12 +128,7 @@ def _thread_slices(length: int, work: int) -> list[slice]:
 
 
 def _run_kernel(kernel: Callable[..., None], pieces: list[tuple[Any, ...]]) -> None:
-    _map_threads(lambda piece: kernel(*piece), pieces, len(pieces))
-
-
-def _map_threads(work: Callable[[Any], None], items: Iterable[Any], threads: int) -> None:
-    """Call work(item) for each item on `threads` threads."""
-    list(map(work, items) if threads == 1 else _workers(threads).map(work, items))
+    list(map_in_threads(lambda piece: kernel(*piece), pieces, len(pieces)))
 
 
 class _Cross(torch.autograd.Function):

@@ -31,9 +31,9 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
 
 from plogicnet import config
+from plogicnet.neural.loss import self_adversarial_loss
 from plogicnet.neural.protocol import Examples
 from plogicnet.neural.vectors.geometry import Geometry
-from plogicnet.neural.vectors.loss import self_adversarial_loss
 from plogicnet.neural.vectors.models import make_geometry
 from plogicnet.neural.vectors.settings import VectorSettings
 

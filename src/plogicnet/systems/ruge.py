@@ -16,10 +16,10 @@ from plogicnet.config import Config, setting
 from plogicnet.graph import FloatArray, IntArray, KnowledgeGraph
 from plogicnet.grounding.groundings import InMemoryGroundNetwork
 from plogicnet.mln import RuleModel
+from plogicnet.neural.loss import weighted_mean
 from plogicnet.neural.protocol import Guide
-from plogicnet.neural.vectors.loss import weighted_mean
+from plogicnet.neural.sampling import ShuffledEpochs
 from plogicnet.neural.vectors.model import Loss, VectorModel
-from plogicnet.neural.vectors.sampling import ShuffledEpochs
 from plogicnet.systems.system import MORE_RULES, TRAINED_ONCE, GuidedComplEx
 
 log = logging.getLogger(__name__)

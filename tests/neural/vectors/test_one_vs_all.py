@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plogicnet.graph import IntArray
+from plogicnet.neural.loss import explicit_negative_loss, one_vs_all_loss, one_vs_all_negative_loss
 from plogicnet.neural.protocol import Examples
-from plogicnet.neural.vectors.loss import explicit_negative_loss, one_vs_all_loss, one_vs_all_negative_loss
+from plogicnet.neural.sampling import ShuffledEpochs, explicit_negatives
 from plogicnet.neural.vectors.model import VectorModel
-from plogicnet.neural.vectors.sampling import ShuffledEpochs, explicit_negatives
 from plogicnet.neural.vectors.settings import VectorSettings
 
 ENTITIES, RELATIONS, DIM = 9, 2, 5

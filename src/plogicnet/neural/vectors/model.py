@@ -15,14 +15,15 @@ from torch.nn.functional import embedding
 
 from plogicnet.config import Config
 from plogicnet.graph import HEAD, RELATION, TAIL, BoolArray, IntArray, KnowledgeGraph, Side, TripleSet
+from plogicnet.neural import loss as losses
 from plogicnet.neural.crossfit import cross_fitted_scores
 from plogicnet.neural.device import matmul_precision, pick_device, threads_for
 from plogicnet.neural.optimization import OptimizerStepper, Stepper, train
 from plogicnet.neural.protocol import Checkpoint, Examples, Guide, ParameterTable, Reasons, Validate
-from plogicnet.neural.vectors import loss as losses
+from plogicnet.neural.sampling import Queries, ShuffledEpochs, explicit_negatives, generator_for
 from plogicnet.neural.vectors.models import make_geometry
 from plogicnet.neural.vectors.neighbours import neighbours
-from plogicnet.neural.vectors.sampling import Queries, Sampler, ShuffledEpochs, explicit_negatives, generator_for
+from plogicnet.neural.vectors.sampling import Sampler
 from plogicnet.neural.vectors.settings import VectorSettings
 from plogicnet.support.errors import InputError
 from plogicnet.support.files import atomic_write

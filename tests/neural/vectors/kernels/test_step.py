@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 pytest.importorskip("triton", reason="the kernels need triton (extra: kernels)")
 from plogicnet.graph import IntArray, as_triples
+from plogicnet.neural.loss import self_adversarial_loss
 from plogicnet.neural.optimization import train
 from plogicnet.neural.protocol import Checkpoint, Examples
 from plogicnet.neural.vectors.kernels.step import BETA1, BETA2, EPSILON, FusedSteps, unsupported_reason
-from plogicnet.neural.vectors.loss import self_adversarial_loss
 from plogicnet.neural.vectors.models import make_geometry
 from plogicnet.neural.vectors.sampling import subsampling_weights
 from plogicnet.neural.vectors.settings import VectorSettings

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plogicnet.neural.vectors.loss import self_adversarial_loss
+from plogicnet.neural.loss import self_adversarial_loss
 
 
 def log_sigmoid(x: float) -> float:

@@ -1,0 +1,40 @@
+"""The path model: message passing from the known entity of a query to all candidates.
+
+Importing this package does not import PyTorch.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from plogicnet.neural.paths.settings import PathBlock, PathSettings
+
+if TYPE_CHECKING:
+    from plogicnet.config import Config
+    from plogicnet.graph import KnowledgeGraph
+    from plogicnet.neural.paths.model import PathModel
+    from plogicnet.neural.protocol import Cost, Guide
+
+
+@dataclass(frozen=True)
+class PathKind:
+    """The kind of model that is registered in `MODELS` as Paths; see `ModelKind`."""
+
+    block: str = "paths"
+    settings: type = PathBlock
+    implied_settings: Mapping[str, object] = field(default_factory=dict)
+
+    def make(self, graph: "KnowledgeGraph", config: "Config", guide: "Guide | None" = None) -> "PathModel":
+        """Return an untrained model of a graph."""
+        from plogicnet.neural.paths.model import PathModel
+
+        return PathModel.of(graph, config, guide)
+
+    def cost(self, graph: "KnowledgeGraph", config: "Config") -> "Cost":
+        """Estimate the cost of training."""
+        from plogicnet.neural.paths.cost import training_cost
+
+        return training_cost(graph, PathSettings.of(config.neural))
+
+
+PATHS = PathKind()

@@ -1,0 +1,45 @@
+"""The estimated cost of training a path model, and the memory of its parts."""
+
+from plogicnet.graph import KnowledgeGraph
+from plogicnet.neural.paths.settings import PathSettings
+from plogicnet.neural.protocol import Cost
+
+PLAIN_COPIES = 14
+"""Arrays of the size of all messages that the plain layer and its gradient have at the same time."""
+STATE_COPIES = 12
+"""Arrays of the size of all states that a layer has at the same time."""
+
+
+def training_cost(graph: KnowledgeGraph, s: PathSettings) -> Cost:
+    """Estimate the cost of an E-step on a CPU: the messages of one layer, and the states of all layers.
+
+    Example:
+        >>> graph = KnowledgeGraph.from_names([("anna", "knows", "ben")])
+        >>> small, large = (training_cost(graph, PathSettings(dim=dim)) for dim in (8, 800))
+        >>> small.bytes < large.bytes
+        True
+    """
+    n, n_edges, n_relations = len(graph.entities), 2 * len(graph.train), 2 * len(graph.relations)
+    messages = PLAIN_COPIES * n_edges * s.batch * s.dim
+    states = (s.layers + STATE_COPIES) * n * s.batch * s.dim
+    parameters = 8 * s.layers * n_relations * s.dim * (s.dim + s.batch)
+    return Cost(
+        steps=s.steps,
+        bytes=4 * (messages + states + parameters),
+        work=f"{s.batch:,} queries over {n_edges:,} edges, {s.layers} layers of {s.dim} dimensions",
+        purpose=f"message passing over {n_edges:,} edges for {s.batch:,} queries",
+        remedy="use a smaller neural.batch or neural.paths.dim, or a GPU",
+        positives=s.batch,
+    )
+
+
+def scoring_bytes(n_entities: int, n_edges: int, dim: int, fused: bool) -> int:
+    """Return the memory for scoring one query against all entities.
+
+    Example:
+        >>> scoring_bytes(1_000, 10_000, 32, fused=True) < scoring_bytes(1_000, 10_000, 32, fused=False)
+        True
+    """
+    if fused:  # two states, four statistics and the scoring layer in two bytes, and two positions
+        return n_entities * (2 * dim * (2 + 4 + 2 + 2) + 16)
+    return 4 * dim * (5 * n_edges + STATE_COPIES * n_entities)

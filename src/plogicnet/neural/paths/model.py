@@ -1,0 +1,385 @@
+"""The path model: a query is answered for all entities at once by message passing from its known entity."""
+
+import copy
+import hashlib
+import logging
+from collections.abc import Callable, Mapping
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from plogicnet.config import Config
+from plogicnet.graph import (
+    HEAD,
+    RELATION,
+    TAIL,
+    AnswerIndex,
+    BoolArray,
+    IntArray,
+    KnowledgeGraph,
+    Side,
+    as_triples,
+)
+from plogicnet.neural.checkpoint import Tensors
+from plogicnet.neural.device import pick_device
+from plogicnet.neural.loss import one_vs_all_loss, one_vs_all_negative_loss
+from plogicnet.neural.optimization import AveragedStepper, OptimizerStepper, Stepper, train
+from plogicnet.neural.paths.cost import scoring_bytes
+from plogicnet.neural.paths.edges import Edges, Hide, PathQueries, choose_hiding
+from plogicnet.neural.paths.layer import Layer, PlainLayer
+from plogicnet.neural.paths.network import initial_parameters, score_queries
+from plogicnet.neural.paths.settings import PathSettings
+from plogicnet.neural.protocol import Checkpoint, Examples, Guide, ParameterTable, Reasons, Validate
+from plogicnet.neural.sampling import ShuffledEpochs, explicit_negatives
+from plogicnet.support.errors import InputError
+from plogicnet.support.files import atomic_write
+from plogicnet.support.progress import Progress, no_progress
+
+log = logging.getLogger(__name__)
+CHUNK_QUERIES = {"cpu": 16, "cuda": 64}
+"""The number of queries per chunk when scoring."""
+WARM_UP_STEPS = 100
+"""The learning rate rises linearly in these steps."""
+FINAL_RATE = 0.02
+"""The learning rate of the last step, as a share of the highest one."""
+MAX_GRADIENT_NORM = 1.0
+MIN_ACCEPTED_WEIGHT = 0.5
+"""Minimum weight of a positive that becomes an edge, with message_graph: accepted."""
+SIDES: tuple[Side, Side] = ("tail", "head")
+OTHER_STATE = ("platt", "mean_log_count", "accepted")
+"""The names of saved tensors that are not trained."""
+
+
+class PathModel:
+    """A `NeuralModel` that scores a candidate by the paths that connect it with the known entity.
+
+    It has parameters for relations and for each layer, but none for entities. So it scores new entities, too. The
+    equations are those of NBFNet (Zhu et al. 2021); see `PlainLayer`. The score of a triple is the mean of both
+    directions.
+
+    Example:
+        >>> graph = KnowledgeGraph.from_names([("anna", "knows", "ben"), ("ben", "knows", "carl")])
+        >>> model = PathModel(graph, PathSettings(dim=4, layers=2, steps=2, batch=2))
+        >>> model.fit(Examples.of(graph.train), seed=0)
+        >>> model.score_all(np.array([0]), np.array([0]), "tail").shape
+        torch.Size([1, 3])
+    """
+
+    def __init__(self, graph: KnowledgeGraph, settings: PathSettings, device: str = "cpu") -> None:
+        self.settings, self.device = settings, pick_device(device)
+        self.n_relations = len(graph.relations)
+        self.fused = self._use_kernels()
+        self.slope, self.offset = 1.0, 0.0
+        drawn = initial_parameters(self.n_relations, settings.dim, settings.layers, torch.Generator())
+        self.parameters = {name: torch.zeros_like(value, device=self.device) for name, value in drawn.items()}
+        self.graph, self.accepted = graph, as_triples([])
+        self._connect()
+        self.mean_log_count = self.edges.mean_log_count
+
+    @classmethod
+    def of(cls, graph: KnowledgeGraph, config: Config, guide: Guide | None = None) -> "PathModel":
+        """Return an untrained model of a graph."""
+        if guide is not None:
+            raise InputError(f"system={config.system} cannot train neural.model=Paths. Set another neural.model.")
+        return cls(graph, PathSettings.of(config.neural), config.device)
+
+    def bind(self, graph: KnowledgeGraph) -> "PathModel":
+        """Return a model with the same parameters for a graph with more facts or entities."""
+        bound = copy.copy(self)
+        bound.graph = graph
+        bound._connect()
+        return bound
+
+    def _use_kernels(self) -> bool:
+        """Return whether to use the GPU kernels. Raise InputError if they are required but cannot be used."""
+        if self.settings.kernels == "plain":
+            return False
+        is_power_of_two = self.settings.dim in (16, 32, 64, 128)
+        reasons = {
+            "fused kernels need a GPU. Use --device cuda": self.device.type == "cuda",
+            "fused kernels need Triton": find_spec("triton") is not None,
+            "fused kernels need a neural.paths.dim of 16, 32, 64 or 128": is_power_of_two,
+        }
+        missing = next((reason for reason, fulfilled in reasons.items() if not fulfilled), None)
+        if missing and self.settings.kernels == "fused":
+            raise InputError(f"neural.kernels: {missing}, or set neural.kernels=auto.")
+        return missing is None
+
+    def _connect(self) -> None:
+        """Create the edges along which messages travel."""
+        triples = np.concatenate([self.graph.observed.triples, self.accepted])
+        self.edges = Edges.of(triples, len(self.graph.entities), self.n_relations, self.device)
+        self.layer = self._make_layer()
+
+    def _make_layer(self) -> Layer:
+        if not self.fused:
+            return PlainLayer(self.edges)
+        from plogicnet.neural.paths.kernels.layer import FusedLayer
+
+        return FusedLayer(self.edges)
+
+    @property
+    def is_logit(self) -> bool:
+        """False: the training loss is a softmax over all entities."""
+        return False
+
+    @property
+    def bytes_per_query(self) -> int:
+        """The memory for scoring one query against all entities."""
+        return scoring_bytes(len(self.graph.entities), len(self.edges), self.settings.dim, self.fused)
+
+    @property
+    def unscorable(self) -> BoolArray:
+        """A mask without a true value: every entity can be scored."""
+        return np.zeros(len(self.graph.entities), dtype=bool)
+
+    def fit(
+        self,
+        examples: Examples,
+        seed: int,
+        warm: bool = False,
+        progress: Progress = no_progress,
+        *,
+        validate: Validate | None = None,
+        checkpoint: Checkpoint | None = None,
+    ) -> None:
+        """Train with a softmax over all entities; see `NeuralModel.fit`. Other known answers are left out of it."""
+        if not len(examples.positives):
+            raise InputError("train has no triples; at least one is required")
+        self.accepted = self._accepted_positives(examples)
+        self._connect()
+        self.mean_log_count = self.edges.mean_log_count
+        if not warm:
+            s = self.settings
+            drawn = initial_parameters(self.n_relations, s.dim, s.layers, torch.Generator().manual_seed(seed))
+            for name, value in drawn.items():
+                self.parameters[name].copy_(value)
+        self.rescale(1.0, 0.0)
+        fingerprint = self._fingerprint(examples, seed, warm, validate is not None) if checkpoint else ""
+        stepper = self._stepper(examples, seed)
+        train(self.parameters, stepper, self.settings, fingerprint, progress, validate, checkpoint)
+
+    def _accepted_positives(self, examples: Examples) -> IntArray:
+        """Return the positives that become edges although they are not observed."""
+        if self.settings.message_graph == "observed":
+            return as_triples([])
+        probable = examples.positives[examples.weights >= MIN_ACCEPTED_WEIGHT]
+        return probable[~self.graph.observed.contains(probable)]
+
+    def _stepper(self, examples: Examples, seed: int) -> Stepper:
+        s = self.settings
+
+        def optimizer(parameters: list[Tensor], step: int) -> torch.optim.Optimizer:  # noqa: ARG001
+            if s.optimizer == "adagrad":
+                return torch.optim.Adagrad(parameters, lr=s.learning_rate, weight_decay=s.weight_decay)
+            return torch.optim.AdamW(parameters, lr=s.learning_rate, weight_decay=s.weight_decay, fused=True)
+
+        def stepper(parameters: Tensors) -> Stepper:
+            return OptimizerStepper(
+                parameters,
+                self._loss(parameters, examples, seed),
+                optimizer,
+                learning_rate=lambda step: s.learning_rate * rate_factor(step, s.steps),
+                max_norm=MAX_GRADIENT_NORM,
+            )
+
+        return AveragedStepper(self.parameters, stepper, s.averaging) if s.averaging else stepper(self.parameters)
+
+    def _loss(self, parameters: Tensors, examples: Examples, seed: int) -> Callable[[int], Tensor]:
+        """Return the loss of a step: half of the positives are tail queries, the others are head queries."""
+        n, cpu, size = len(self.graph.entities), torch.device("cpu"), max(1, self.settings.batch // 2)
+        positives = ShuffledEpochs(examples.positives, examples.weights, size, seed, cpu)
+        negatives = explicit_negatives(examples, size, seed, cpu)
+        answers = {side: AnswerIndex.of(examples.positives, n, side) for side in SIDES}
+        hide: Hide = choose_hiding(self.graph) if self.settings.hide == "auto" else self.settings.hide
+
+        def loss(step: int) -> Tensor:
+            asked = [epochs.queries(2 * step + i) for epochs in (positives, negatives) if epochs for i in (0, 1)]
+            known, relation, answer, weight = (
+                torch.cat(parts).to(self.device, non_blocking=True)
+                for parts in zip(
+                    *((b.known, self._directed(b.relation, b.side), b.answer, b.weight) for b in asked), strict=True
+                )
+            )
+            scores = self._scores(parameters, PathQueries(known, relation, answer, hide))
+            others = [_other_answers(answers[b.side], b.known, b.relation, b.answer) for b in asked[:2]]
+            first_row = len(asked[0].known)
+            row = np.concatenate([others[0][0], others[1][0] + first_row])
+            left_out = torch.zeros_like(scores, dtype=torch.bool)
+            left_out[self._on_device(row), self._on_device(np.concatenate([others[0][1], others[1][1]]))] = True
+            scores = scores.masked_fill(left_out, -torch.inf)
+            n_positives = first_row + len(asked[1].known)
+            value = one_vs_all_loss(scores[:n_positives], answer[:n_positives], weight[:n_positives])
+            if negatives:
+                value = value + one_vs_all_negative_loss(scores[n_positives:], answer[n_positives:])
+            return value
+
+        return loss
+
+    def _directed(self, relation: Tensor, side: Side) -> Tensor:
+        """Return the inverse relations for head queries."""
+        return relation + self.n_relations if side == "head" else relation
+
+    def _scores(self, parameters: Tensors, queries: PathQueries) -> Tensor:
+        dtype = torch.bfloat16 if self.fused else torch.float32
+        asked = queries.pad(16) if self.fused else queries
+        n, mean_log_count = self.edges.n_entities, self.mean_log_count
+        return score_queries(parameters, self.layer, asked, n, mean_log_count, dtype)[: len(queries)]
+
+    @torch.no_grad()
+    def _score_chunks(
+        self, known: IntArray, relations: IntArray, answers: IntArray | None, use: Callable[[int, Tensor], None]
+    ) -> None:
+        """Score all entities as answers of each query, and call use(start, scores) for each chunk of queries.
+
+        If `answers` is given, the fact of each query and its answer is hidden.
+        """
+        size = CHUNK_QUERIES[self.device.type]
+        hide: Hide = "nothing" if answers is None else "edge"
+        for start in range(0, len(known), size):
+            asked = (known, relations, known if answers is None else answers)
+            known_part, relation, answer = (self._on_device(x[start : start + size]) for x in asked)
+            queries = PathQueries(known_part, relation, answer, hide)
+            use(start, self.slope * self._scores(self.parameters, queries) + self.offset)
+
+    def score(self, triples: IntArray, hide_self: bool = False) -> Tensor:
+        """Score triples, grouped by query. With `hide_self`, each observed triple is a query of its own.
+
+        The fact, its inverse and all its copies are hidden from this query.
+        """
+        scores = self._score_triples(triples, hide_self=False)
+        if hide_self:
+            observed = np.flatnonzero(self.graph.observed.contains(triples))
+            scores[self._on_device(observed)] = self._score_triples(triples[observed], hide_self=True)
+        return scores
+
+    def _score_triples(self, triples: IntArray, hide_self: bool) -> Tensor:
+        scores = torch.zeros(len(triples), device=self.device)
+        for side in SIDES:
+            known, answer = (HEAD, TAIL) if side == "tail" else (TAIL, HEAD)
+            relation = triples[:, RELATION] + (self.n_relations if side == "head" else 0)
+            asked = np.stack([triples[:, known], relation, *([triples[:, answer]] if hide_self else [])], 1)
+            queries, query_of_triple = np.unique(asked, axis=0, return_inverse=True)
+            order = np.argsort(query_of_triple.reshape(-1), kind="stable")
+            ordered = query_of_triple.reshape(-1)[order]
+
+            def add(start: int, part: Tensor, order: IntArray = order, ordered: IntArray = ordered) -> None:
+                first, last = np.searchsorted(ordered, [start, start + len(part)])
+                rows = order[first:last]
+                row, column = ordered[first:last] - start, triples[rows, answer]  # noqa: B023
+                scores[self._on_device(rows)] += part[self._on_device(row), self._on_device(column)] / 2
+
+            self._score_chunks(queries[:, 0], queries[:, 1], queries[:, 2] if hide_self else None, add)
+        return scores
+
+    def score_all(self, known: IntArray, relations: IntArray, side: Side) -> Tensor:
+        """Score all entities as answers of each query, only in the direction of the query."""
+        scores = torch.empty(len(known), len(self.graph.entities), device=self.device)
+
+        def keep(start: int, part: Tensor) -> None:
+            scores[start : start + len(part)] = part
+
+        self._score_chunks(known, relations + (self.n_relations if side == "head" else 0), None, keep)
+        return scores
+
+    def score_answers(
+        self, known: IntArray, relations: IntArray, side: Side, candidates: IntArray | None = None
+    ) -> Tensor:
+        """Score all entities, or the candidates, as answers of each query, as the mean of both directions.
+
+        In the other direction, each candidate is a query, so this needs a query per relation and candidate.
+        """
+        every = np.arange(len(self.graph.entities)) if candidates is None else candidates
+        scores = self.score_all(known, relations, side)[:, self._on_device(every)]
+        other_offset = 0 if side == "head" else self.n_relations
+        for relation in np.unique(relations):
+            rows = np.flatnonzero(relations == relation)
+            row, answers = self._on_device(rows), self._on_device(known[rows])
+
+            def add(start: int, part: Tensor, row: Tensor = row, answers: Tensor = answers) -> None:
+                scores[row, start : start + len(part)] += part[:, answers].T
+
+            self._score_chunks(every, np.full(len(every), relation + other_offset), None, add)
+        return scores / 2
+
+    def _on_device(self, array: IntArray) -> Tensor:
+        return torch.from_numpy(np.ascontiguousarray(array)).to(self.device, non_blocking=True)
+
+    def rescale(self, slope: float, offset: float) -> None:
+        """Replace every score by slope · score + offset until the next fit."""
+        if not (slope > 0 and np.isfinite([slope, offset]).all()):
+            raise ValueError(f"slope must be positive, slope and offset finite; got slope {slope} and offset {offset}")
+        self.slope, self.offset = slope, offset
+
+    def tables(self) -> Mapping[str, ParameterTable]:
+        """Return the vectors of relations and their inverses, the other parameters and the scale."""
+        arrays = {name: value.cpu().numpy() for name, value in self.parameters.items()}
+        relations, n = arrays.pop("relation"), self.n_relations
+        tables = {
+            "relations": ParameterTable(relations[:n], "relation"),
+            "inverse_relations": ParameterTable(relations[n:], "relation"),
+        }
+        others = {name: ParameterTable(value) for name, value in arrays.items()}
+        return tables | others | {"platt": ParameterTable(np.array([self.slope, self.offset]))}
+
+    def reasons(self, triple: IntArray) -> Reasons:  # noqa: ARG002
+        """Return no reasons."""
+        return Reasons()
+
+    def save(self, path: Path) -> None:
+        """Write the parameters, the scale and the accepted edges as safetensors."""
+        tensors = {name: p.cpu() for name, p in self.parameters.items()}
+        tensors["platt"] = torch.tensor([self.slope, self.offset], dtype=torch.float64)
+        tensors["mean_log_count"] = torch.tensor([self.mean_log_count], dtype=torch.float64)
+        tensors["accepted"] = torch.from_numpy(self.accepted.copy())
+        with atomic_write(path) as temporary:
+            save_file(tensors, temporary)
+
+    def load(self, path: Path) -> None:
+        """Read the output of `save`. Raise InputError if a shape differs from this model's."""
+        tensors = load_file(path)
+        for name, parameter in self.parameters.items():
+            found = tuple(tensors[name].shape) if name in tensors else "none"
+            if found != tuple(parameter.shape):
+                raise InputError(f"{path}: expected {name} of shape {tuple(parameter.shape)}, found {found}")
+        if missing := [name for name in OTHER_STATE if name not in tensors]:
+            raise InputError(f"{path}: {', '.join(missing)} missing")
+        for name, parameter in self.parameters.items():
+            parameter.copy_(tensors[name])
+        self.accepted = tensors["accepted"].numpy()
+        self._connect()
+        self.mean_log_count = tensors["mean_log_count"].item()
+        self.rescale(*tensors["platt"].tolist())
+
+    def _fingerprint(self, examples: Examples, seed: int, warm: bool, validated: bool) -> str:
+        """Return a digest of everything that determines a training; a checkpoint must have the same digest."""
+        digest = hashlib.sha256(repr((self.settings, seed, warm, validated, self.fused)).encode())
+        start = [p.cpu().numpy() for p in self.parameters.values()] if warm else []
+        for array in (examples.positives, examples.weights, examples.negatives, self.graph.train, *start):
+            digest.update(np.ascontiguousarray(array).tobytes())
+        return digest.hexdigest()
+
+
+def rate_factor(step: int, steps: int) -> float:
+    """Return the learning rate of a step as a share of the highest one.
+
+    It rises linearly during the warm-up, is constant up to half of the steps, and then falls linearly.
+
+    Example:
+        >>> [round(rate_factor(step, 1_000), 2) for step in (0, 99, 500, 1_000)]
+        [0.01, 1.0, 1.0, 0.02]
+    """
+    warm_up = min(1.0, (step + 1) / WARM_UP_STEPS)
+    falling = 1 - (1 - FINAL_RATE) * max(0.0, 2 * step / max(1, steps) - 1)
+    return warm_up * falling
+
+
+def _other_answers(index: AnswerIndex, known: Tensor, relation: Tensor, answer: Tensor) -> tuple[IntArray, IntArray]:
+    """Return the known answers of each query other than its own answer, as two arrays: query, answer."""
+    query, answers, _ = index.lookup(known.numpy(), relation.numpy())
+    is_other = answers != answer.numpy()[query]
+    return query[is_other], answers[is_other]

@@ -1,0 +1,48 @@
+"""The settings of the path model: the block `neural.paths`, and its combination with the shared settings."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from plogicnet.config import Neural, setting
+from plogicnet.neural.settings import TrainingSettings
+
+
+@dataclass(frozen=True)
+class PathBlock:
+    """The block `neural.paths`."""
+
+    block_description: ClassVar[str] = "settings of the path model"
+    dim: int = setting(32, "length of an entity's state", low=1, high=1_024)
+    layers: int = setting(6, "rounds of message passing, so the maximum length of a path", low=1, high=100)
+    hide: Literal["auto", "edge", "pair"] = setting(
+        "auto",
+        "facts that a training query cannot use; edge: the fact that it asks for; pair: all facts between the known"
+        " entity and the answer; auto: pair if linked pairs are rarer in valid than in train",
+    )
+    message_graph: Literal["observed", "accepted"] = setting(
+        "observed", "facts along which messages travel; observed: train; accepted: also accepted hidden triples"
+    )
+    weight_decay: float = setting(0.1, "decoupled weight decay of the optimizer", low=0)
+    averaging: float = setting(
+        0.998, "decay of the exponential moving average of the parameters; 0: no average", low=0, high=0.999999
+    )
+
+
+@dataclass(frozen=True)
+class PathSettings(PathBlock, TrainingSettings):
+    """All settings of a path model, its block and the shared settings.
+
+    Example:
+        >>> PathSettings.of(Neural(steps=5)).steps, PathSettings.of(Neural()).batch
+        (5, 64)
+    """
+
+    model: str = "Paths"
+    steps: int = 5_000
+    batch: int = 64
+    learning_rate: float = 0.005
+
+    @classmethod
+    def of(cls, neural: Neural) -> "PathSettings":
+        """Return the settings of a run with `auto` replaced."""
+        return cls.resolved(neural, neural.blocks.get("paths", PathBlock()))

@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
-from numba import njit
 from torch import Tensor
 
 from plogicnet.graph import BoolArray, FloatArray, IntArray
+from plogicnet.support.compiling import compiled
 from plogicnet.support.threads import map_in_threads
 
 CHUNK_ROWS = 64
@@ -80,7 +80,7 @@ def run_in_threads(work: Callable[[int], None], rows: int) -> None:
     list(map_in_threads(work, range(0, rows, CHUNK_ROWS), torch.get_num_threads()))
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def _count_scores(
     start: int, scores: FloatArray, rows: IntArray, values: FloatArray, n_greater: IntArray, n_equal: IntArray
 ) -> None:
@@ -93,7 +93,7 @@ def _count_scores(
         n_greater[i], n_equal[i] = greater, equal
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def _count_keys(
     start: int,
     starts: IntArray,

@@ -2,7 +2,6 @@
 
 import numpy as np
 import torch
-from numba import njit
 
 from plogicnet.evaluation.batches import queries_per_batch, run_in_batches
 from plogicnet.evaluation.candidates import NO_PAIRS, Candidates, Queries, score_candidates
@@ -11,6 +10,7 @@ from plogicnet.evaluation.orders import CandidateScores, Order
 from plogicnet.graph import AnswerIndex, FloatArray, IntArray
 from plogicnet.mln import RuleScores
 from plogicnet.neural.protocol import NeuralModel
+from plogicnet.support.compiling import compiled
 
 
 def top_k(
@@ -106,7 +106,7 @@ def stable_top_k_in_tensors(score: torch.Tensor, k: int) -> tuple[torch.Tensor, 
     return torch.gather(score, 1, column), column
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def _stable_top_k_rows(start: int, scores: FloatArray, top: FloatArray, column: IntArray) -> None:
     """Keep the k highest scores of each row in a heap, the lowest on top. Of equal scores, the last is the lowest."""
     k = top.shape[1]

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 from scipy import sparse
 
 from plogicnet.graph import FloatArray, IntArray
+from plogicnet.support.compiling import compiled
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class DistinctRows:
         return sparse.csr_array(sparse.vstack([self.matrix, empty_row], format="csr")[self.row_of_triple])
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def _find_distinct(begin, rule, value, base):  # type: ignore[no-untyped-def]
     """Return the first occurrence of each distinct row and, for each row, the index of its distinct row or -1.
 
@@ -128,7 +128,7 @@ def _find_distinct(begin, rule, value, base):  # type: ignore[no-untyped-def]
     return first_rows[:n].copy(), row_of_triple
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def _rows_equal(begin, rule, value, base, row, other):  # type: ignore[no-untyped-def]
     shift = begin[other] - begin[row]
     if base[other] != base[row] or begin[other + 1] - begin[row + 1] != shift:

@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from scipy import sparse
 
 from plogicnet.graph import FloatArray, IntArray
+from plogicnet.support.compiling import compiled
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def split_into_components(
     return [build_component(i) for i in range(n_components)]
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def _find_components(begin, rule, n_rules):  # type: ignore[no-untyped-def]
     """Return the component of each rule and the number of components (union-find)."""
     parent = np.arange(n_rules)
@@ -102,7 +102,7 @@ def _find_components(begin, rule, n_rules):  # type: ignore[no-untyped-def]
     return component, n_components
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def _find_root(parent, j):  # type: ignore[no-untyped-def]
     while parent[j] != j:
         parent[j] = parent[parent[j]]

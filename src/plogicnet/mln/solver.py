@@ -7,13 +7,14 @@ rules matrix. base, count and target are b, c and y of each row; see `plogicnet.
 import math
 
 import numpy as np
-from numba import njit
+
+from plogicnet.support.compiling import compiled
 
 CHORD_DECAY = 0.1
 """The factor by which `chord_share` (see `maximise`) falls after a long step and grows after a short step."""
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def maximise(begin, rule, value, base, count, target, l2, start, max_dense, max_steps, tolerance):  # type: ignore[no-untyped-def]
     """Maximise Σ c [y log p + (1 - y) log(1 - p)] - l2/2·‖w‖² with p = σ(b + X w). Return w and the number of steps.
 
@@ -68,7 +69,7 @@ def maximise(begin, rule, value, base, count, target, l2, start, max_dense, max_
     return weights, max_steps
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def variances(begin, rule, value, base, count, l2, weights):  # type: ignore[no-untyped-def]
     """Return the diagonal of H⁻¹, where H is the negative Hessian at the weights, or infinity if H is singular."""
     log_odds, curvature = np.empty(len(base)), np.empty(len(base))
@@ -94,7 +95,7 @@ def variances(begin, rule, value, base, count, l2, weights):  # type: ignore[no-
     return result
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def _line_search(log_odds, change, target, count, weights, step, l2, first_slope):  # type: ignore[no-untyped-def]
     """Return a step size at which the slope along the step is at most a tenth of `first_slope`, the slope at 0.
 
@@ -131,7 +132,7 @@ def _line_search(log_odds, change, target, count, weights, step, l2, first_slope
     return low
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def _gain(log_odds, change, target, count, weights, step, l2, step_size):  # type: ignore[no-untyped-def]
     """Return the increase of the objective for a step size."""
     gain = 0.0
@@ -143,7 +144,7 @@ def _gain(log_odds, change, target, count, weights, step, l2, step_size):  # typ
     return gain
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def _product(begin, rule, value, weights, result):  # type: ignore[no-untyped-def]
     """Fill `result` with X · weights."""
     for row in range(len(result)):
@@ -156,14 +157,14 @@ def _product(begin, rule, value, weights, result):  # type: ignore[no-untyped-de
 # vector operations as loops, which compile much faster than array expressions
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def _add(factor, a, result):  # type: ignore[no-untyped-def]
     """Add factor · a to `result`."""
     for k in range(len(a)):
         result[k] += factor * a[k]
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def _max_abs(a):  # type: ignore[no-untyped-def]
     result = 0.0
     for k in range(len(a)):
@@ -171,18 +172,18 @@ def _max_abs(a):  # type: ignore[no-untyped-def]
     return result
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def _softplus(x):  # type: ignore[no-untyped-def]
     return max(x, 0.0) + math.log1p(math.exp(-abs(x)))
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def _logistic(x):  # type: ignore[no-untyped-def]
     e = math.exp(-abs(x))
     return 1 / (1 + e) if x >= 0 else e / (1 + e)
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def _gradient(begin, rule, value, log_odds, target, count, weights, l2, gradient):  # type: ignore[no-untyped-def]
     """Fill `gradient` with Xᵀ c (y - p) - l2·w. Return its largest absolute entry."""
     for j in range(len(gradient)):
@@ -194,7 +195,7 @@ def _gradient(begin, rule, value, log_odds, target, count, weights, l2, gradient
     return _max_abs(gradient)
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def _max_abs_sum(begin, rule, value, count, sums):  # type: ignore[no-untyped-def]
     """Return the largest column sum of c · |X|, an upper bound of a gradient entry without the penalty.
 
@@ -208,7 +209,7 @@ def _max_abs_sum(begin, rule, value, count, sums):  # type: ignore[no-untyped-de
     return _max_abs(sums)
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def _curvature(log_odds, target, count, chord_share, curvature):  # type: ignore[no-untyped-def]
     """Fill `curvature` with the diagonal of D in the negative Hessian Xᵀ D X + l2·I.
 
@@ -227,7 +228,7 @@ def _curvature(log_odds, target, count, chord_share, curvature):  # type: ignore
         curvature[row] = count[row] * slope
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def _fill_hessian(begin, rule, value, curvature, l2, hessian):  # type: ignore[no-untyped-def]
     """Fill the lower triangle of `hessian` with Xᵀ D X + l2·I, where `curvature` is the diagonal of D."""
     for i in range(len(hessian)):
@@ -243,7 +244,7 @@ def _fill_hessian(begin, rule, value, curvature, l2, hessian):  # type: ignore[n
                 hessian[i, rule[b]] += scaled * value[b]
 
 
-@njit(nogil=True, cache=True, fastmath={"reassoc", "contract"})
+@compiled("reassoc", "contract")
 def _dot(a, b):  # type: ignore[no-untyped-def]
     total = 0.0
     for k in range(len(a)):
@@ -251,7 +252,7 @@ def _dot(a, b):  # type: ignore[no-untyped-def]
     return total
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def _cholesky(lower, min_ridge):  # type: ignore[no-untyped-def]
     """Replace the lower triangle of a matrix by its Cholesky factor L. A small ridge keeps L nonsingular."""
     for i in range(len(lower)):
@@ -261,7 +262,7 @@ def _cholesky(lower, min_ridge):  # type: ignore[no-untyped-def]
         lower[i, i] = math.sqrt(max(lower[i, i] + ridge - _dot(lower[i, :i], lower[i, :i]), ridge))
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def _solve_cholesky(lower, x):  # type: ignore[no-untyped-def]
     """Overwrite x with the solution z of L Lᵀ z = x."""
     for i in range(len(x)):
@@ -272,7 +273,7 @@ def _solve_cholesky(lower, x):  # type: ignore[no-untyped-def]
             x[j] -= lower[i, j] * x[i]
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def _conjugate_gradients(begin, rule, value, curvature, l2, gradient, tolerance):  # type: ignore[no-untyped-def]
     """Solve (Xᵀ D X + l2·I) step = gradient to a relative tolerance, preconditioned by the diagonal."""
     ridge = l2 + 1e-10

@@ -88,8 +88,6 @@ class OptimizerStepper:
         make_optimizer: creates the optimizer for some parameters and a step.
         restart: the step before which a new optimizer without state is created; -1: never.
         after_step: called after each step, for example to project the parameters onto their bounds.
-        learning_rate: returns the learning rate of a step; None: that of the optimizer.
-        max_norm: the gradient is scaled down to this norm if it is longer; 0: never.
     """
 
     def __init__(
@@ -99,12 +97,9 @@ class OptimizerStepper:
         make_optimizer: Callable[[list[torch.Tensor], int], torch.optim.Optimizer],
         restart: int = -1,
         after_step: Callable[[], None] = lambda: None,
-        learning_rate: Callable[[int], float] | None = None,
-        max_norm: float = 0.0,
     ) -> None:
         self.parameters = list(parameters.values())
         self.loss_at, self.make_optimizer, self.restart, self.after_step = loss, make_optimizer, restart, after_step
-        self.learning_rate, self.max_norm = learning_rate, max_norm
         self.last_loss = torch.zeros(())
         self.optimizer = make_optimizer(self.parameters, 0)
 
@@ -117,11 +112,6 @@ class OptimizerStepper:
                 parameter.requires_grad_().grad = None
             value = self.loss_at(number)
             value.backward()  # type: ignore[no-untyped-call]
-            if self.max_norm:
-                torch.nn.utils.clip_grad_norm_(self.parameters, self.max_norm)
-            if self.learning_rate:
-                for group in self.optimizer.param_groups:
-                    group["lr"] = self.learning_rate(number)
             self.optimizer.step()
             self.last_loss = value.detach()
         finally:
@@ -149,50 +139,6 @@ class OptimizerStepper:
             index, _, key = name.partition(".")
             by_parameter.setdefault(int(index), {})[key] = tensor
         self.optimizer.load_state_dict(self.optimizer.state_dict() | {"state": by_parameter})
-
-
-class AveragedStepper:
-    """Steps on a copy of the parameters. The parameters are the exponential moving average of the copy.
-
-    The decay of the first steps is smaller, so that the average forgets the initial parameters.
-
-    Attributes:
-        average: the parameters.
-        copies: the copy that is trained.
-        stepper: the stepper of the copy.
-    """
-
-    def __init__(self, parameters: Tensors, make_stepper: Callable[[Tensors], Stepper], decay: float) -> None:
-        self.average, self.decay = parameters, decay
-        self.copies = {name: tensor.clone() for name, tensor in parameters.items()}
-        self.stepper = make_stepper(self.copies)
-
-    def step(self, number: int) -> None:
-        """Perform one step and update the average."""
-        self.stepper.step(number)
-        share = 1 - min(self.decay, (number + 1) / (number + 10))
-        for name, tensor in self.copies.items():
-            self.average[name].lerp_(tensor, share)
-
-    def loss(self) -> float:
-        """Return the last step's loss."""
-        return self.stepper.loss()
-
-    def flush(self) -> None:
-        """Apply the pending updates of the copy's stepper."""
-        self.stepper.flush()
-
-    def state(self) -> Tensors:
-        """Return the copy and the state of its stepper."""
-        copies = {f"copy.{name}": tensor for name, tensor in self.copies.items()}
-        return copies | {f"stepper.{name}": tensor for name, tensor in self.stepper.state().items()}
-
-    def restore(self, number: int, state: Tensors) -> None:
-        """Restore the copy and the state of its stepper."""
-        for name, tensor in self.copies.items():
-            tensor.copy_(state[f"copy.{name}"])
-        prefix = "stepper."
-        self.stepper.restore(number, {k.removeprefix(prefix): v for k, v in state.items() if k.startswith(prefix)})
 
 
 @dataclass

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from scipy import sparse
 
 from plogicnet.graph import HEAD, RELATION, TAIL, IntArray, TripleSet
+from plogicnet.support.compiling import compiled
 
 Int32 = NDArray[np.int32]
 SEARCH_RATIO = 16
@@ -265,7 +265,7 @@ def _arguments(facts: SortedFacts, rules: CompositionRules, *outputs: Any) -> tu
     return (*groups, rules.second_begin, rules.relations, rules.rule_indices, rules.first, rules.count_paths, *outputs)
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def _ground(  # type: ignore[no-untyped-def]
     start_groups, tail, group_begin, group_head, group_relation, head_begin, row,
     second_begin, relations, rule_indices, first, count_paths, n_entities, out_rule, out_key, out_premises,
@@ -294,7 +294,7 @@ def _ground(  # type: ignore[no-untyped-def]
     return n
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def _count(  # type: ignore[no-untyped-def]
     start_groups, tail, group_begin, group_head, group_relation, head_begin, pair_tail, pair_relation, pair_begin,
     second_index, n_seconds, n_relations, first, count_paths,
@@ -402,7 +402,7 @@ def _count(  # type: ignore[no-untyped-def]
     return support, cells[:n_cells], self_supporting, mark
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def _append(cells, n_cells, cell):  # type: ignore[no-untyped-def]
     """Append a cell to an array that grows if necessary."""
     if n_cells == len(cells):
@@ -413,7 +413,7 @@ def _append(cells, n_cells, cell):  # type: ignore[no-untyped-def]
     return cells, n_cells + 1
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def _summarize_groups(first_node, node_next, node_group, group_begin, group_head, tail, head):  # type: ignore[no-untyped-def]
     """Return the largest group of a linked list, the total size, and whether a path can be self-supporting."""
     longest = node_group[first_node]
@@ -432,7 +432,7 @@ def _summarize_groups(first_node, node_next, node_group, group_begin, group_head
     return longest, total, may_support_itself
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def _contains(tail, low, high, value):  # type: ignore[no-untyped-def]
     """Return whether the sorted slice tail[low:high] contains the value."""
     stop = high
@@ -445,7 +445,7 @@ def _contains(tail, low, high, value):  # type: ignore[no-untyped-def]
     return low < stop and tail[low] == value
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def _count_self_supporting(  # type: ignore[no-untyped-def]
     self_supporting, head, first_node, node_next, node_group, tail, group_begin, group_head, stamp, mark, same_relation
 ):
@@ -480,6 +480,6 @@ def _count_self_supporting(  # type: ignore[no-untyped-def]
     return mark
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def _supports_itself(case, middle, head, t):  # type: ignore[no-untyped-def]
     return (case != 1 and middle == t) or (case != 0 and middle == head)

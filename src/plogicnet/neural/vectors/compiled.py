@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from numba import njit
 from numpy.typing import NDArray
 
+from plogicnet.support.compiling import compiled
 from plogicnet.support.threads import map_in_threads
 
 MIN_PARALLEL_WORK = 1 << 20
@@ -39,7 +39,7 @@ def l1_cross(queries: NDArray[np.float32], candidates: NDArray[np.float32], thre
     return out
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def _fill(queries: NDArray[np.float32], candidates: NDArray[np.float32], start: int, out: NDArray[np.float32]) -> None:
     """Write the distances to one block of candidates."""
     n, d = queries.shape
@@ -64,7 +64,7 @@ def _fill(queries: NDArray[np.float32], candidates: NDArray[np.float32], start: 
         out[i, start : start + wide] = row
 
 
-@njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz", "arcp"})
+@compiled("reassoc", "contract", "nsz", "arcp")
 def _l1_forward(q: Any, c: Any, out: Any) -> None:
     for b in range(q.shape[0]):
         for i in range(q.shape[1]):
@@ -75,7 +75,7 @@ def _l1_forward(q: Any, c: Any, out: Any) -> None:
                 out[b, i, j] = total
 
 
-@njit(nogil=True, cache=True, fastmath={"contract", "nsz", "arcp"})
+@compiled("contract", "nsz", "arcp")
 def _l1_backward(q: Any, c: Any, g: Any, gq: Any, gc: Any) -> None:
     for b in range(q.shape[0]):
         for i in range(q.shape[1]):
@@ -88,7 +88,7 @@ def _l1_backward(q: Any, c: Any, g: Any, gq: Any, gc: Any) -> None:
                     gc[b, j, k] -= slope
 
 
-@njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz", "arcp"})
+@compiled("reassoc", "contract", "nsz", "arcp")
 def _modulus_forward(q: Any, c: Any, out: Any) -> None:
     d = q.shape[2] // 2
     for b in range(q.shape[0]):
@@ -101,7 +101,7 @@ def _modulus_forward(q: Any, c: Any, out: Any) -> None:
                 out[b, i, j] = total
 
 
-@njit(nogil=True, cache=True, fastmath={"contract", "nsz", "arcp"})
+@compiled("contract", "nsz", "arcp")
 def _modulus_backward(q: Any, c: Any, g: Any, gq: Any, gc: Any) -> None:
     d = q.shape[2] // 2
     # separate from the sums, so that the compiler can vectorise both loops

@@ -16,8 +16,8 @@ from plogicnet.config import Config
 from plogicnet.graph import (
     HEAD,
     RELATION,
+    SIDES,
     TAIL,
-    AnswerIndex,
     BoolArray,
     IntArray,
     KnowledgeGraph,
@@ -26,15 +26,15 @@ from plogicnet.graph import (
 )
 from plogicnet.neural.checkpoint import Tensors
 from plogicnet.neural.device import pick_device
-from plogicnet.neural.loss import one_vs_all_loss, one_vs_all_negative_loss
-from plogicnet.neural.optimization import AveragedStepper, OptimizerStepper, Stepper, train
+from plogicnet.neural.optimization import train
+from plogicnet.neural.paths.batches import Batch, Batches, on_device
 from plogicnet.neural.paths.cost import scoring_bytes
 from plogicnet.neural.paths.edges import Edges, Hide, PathQueries, choose_hiding
 from plogicnet.neural.paths.layer import Layer, PlainLayer
 from plogicnet.neural.paths.network import initial_parameters, score_queries
 from plogicnet.neural.paths.settings import PathSettings
+from plogicnet.neural.paths.steps import PathSteps
 from plogicnet.neural.protocol import Checkpoint, Examples, Guide, ParameterTable, Reasons, Validate
-from plogicnet.neural.sampling import ShuffledEpochs, explicit_negatives
 from plogicnet.support.errors import InputError
 from plogicnet.support.files import atomic_write
 from plogicnet.support.progress import Progress, no_progress
@@ -42,14 +42,8 @@ from plogicnet.support.progress import Progress, no_progress
 log = logging.getLogger(__name__)
 CHUNK_QUERIES = {"cpu": 16, "cuda": 64}
 """The number of queries per chunk when scoring."""
-WARM_UP_STEPS = 100
-"""The learning rate rises linearly in these steps."""
-FINAL_RATE = 0.02
-"""The learning rate of the last step, as a share of the highest one."""
-MAX_GRADIENT_NORM = 1.0
 MIN_ACCEPTED_WEIGHT = 0.5
 """Minimum weight of a positive that becomes an edge, with message_graph: accepted."""
-SIDES: tuple[Side, Side] = ("tail", "head")
 OTHER_STATE = ("platt", "mean_log_count", "accepted")
 """The names of saved tensors that are not trained."""
 
@@ -170,59 +164,15 @@ class PathModel:
         probable = examples.positives[examples.weights >= MIN_ACCEPTED_WEIGHT]
         return probable[~self.graph.observed.contains(probable)]
 
-    def _stepper(self, examples: Examples, seed: int) -> Stepper:
+    def _stepper(self, examples: Examples, seed: int) -> PathSteps:
         s = self.settings
+        hide: Hide = choose_hiding(self.graph) if s.hide == "auto" else s.hide
+        batches = Batches(examples, len(self.graph.entities), self.n_relations, s.batch, seed, self.device)
 
-        def optimizer(parameters: list[Tensor], step: int) -> torch.optim.Optimizer:  # noqa: ARG001
-            if s.optimizer == "adagrad":
-                return torch.optim.Adagrad(parameters, lr=s.learning_rate, weight_decay=s.weight_decay)
-            return torch.optim.AdamW(parameters, lr=s.learning_rate, weight_decay=s.weight_decay, fused=True)
+        def score(parameters: Tensors, batch: Batch) -> Tensor:
+            return self._scores(parameters, PathQueries(batch.known, batch.relation, batch.answer, hide))
 
-        def stepper(parameters: Tensors) -> Stepper:
-            return OptimizerStepper(
-                parameters,
-                self._loss(parameters, examples, seed),
-                optimizer,
-                learning_rate=lambda step: s.learning_rate * rate_factor(step, s.steps),
-                max_norm=MAX_GRADIENT_NORM,
-            )
-
-        return AveragedStepper(self.parameters, stepper, s.averaging) if s.averaging else stepper(self.parameters)
-
-    def _loss(self, parameters: Tensors, examples: Examples, seed: int) -> Callable[[int], Tensor]:
-        """Return the loss of a step: half of the positives are tail queries, the others are head queries."""
-        n, cpu, size = len(self.graph.entities), torch.device("cpu"), max(1, self.settings.batch // 2)
-        positives = ShuffledEpochs(examples.positives, examples.weights, size, seed, cpu)
-        negatives = explicit_negatives(examples, size, seed, cpu)
-        answers = {side: AnswerIndex.of(examples.positives, n, side) for side in SIDES}
-        hide: Hide = choose_hiding(self.graph) if self.settings.hide == "auto" else self.settings.hide
-
-        def loss(step: int) -> Tensor:
-            asked = [epochs.queries(2 * step + i) for epochs in (positives, negatives) if epochs for i in (0, 1)]
-            known, relation, answer, weight = (
-                torch.cat(parts).to(self.device, non_blocking=True)
-                for parts in zip(
-                    *((b.known, self._directed(b.relation, b.side), b.answer, b.weight) for b in asked), strict=True
-                )
-            )
-            scores = self._scores(parameters, PathQueries(known, relation, answer, hide))
-            others = [_other_answers(answers[b.side], b.known, b.relation, b.answer) for b in asked[:2]]
-            first_row = len(asked[0].known)
-            row = np.concatenate([others[0][0], others[1][0] + first_row])
-            left_out = torch.zeros_like(scores, dtype=torch.bool)
-            left_out[self._on_device(row), self._on_device(np.concatenate([others[0][1], others[1][1]]))] = True
-            scores = scores.masked_fill(left_out, -torch.inf)
-            n_positives = first_row + len(asked[1].known)
-            value = one_vs_all_loss(scores[:n_positives], answer[:n_positives], weight[:n_positives])
-            if negatives:
-                value = value + one_vs_all_negative_loss(scores[n_positives:], answer[n_positives:])
-            return value
-
-        return loss
-
-    def _directed(self, relation: Tensor, side: Side) -> Tensor:
-        """Return the inverse relations for head queries."""
-        return relation + self.n_relations if side == "head" else relation
+        return PathSteps(self.parameters, score, batches, s)
 
     def _scores(self, parameters: Tensors, queries: PathQueries) -> Tensor:
         dtype = torch.bfloat16 if self.fused else torch.float32
@@ -307,7 +257,7 @@ class PathModel:
         return scores / 2
 
     def _on_device(self, array: IntArray) -> Tensor:
-        return torch.from_numpy(np.ascontiguousarray(array)).to(self.device, non_blocking=True)
+        return on_device(array, self.device)
 
     def rescale(self, slope: float, offset: float) -> None:
         """Replace every score by slope · score + offset until the next fit."""
@@ -362,24 +312,3 @@ class PathModel:
         for array in (examples.positives, examples.weights, examples.negatives, self.graph.train, *start):
             digest.update(np.ascontiguousarray(array).tobytes())
         return digest.hexdigest()
-
-
-def rate_factor(step: int, steps: int) -> float:
-    """Return the learning rate of a step as a share of the highest one.
-
-    It rises linearly during the warm-up, is constant up to half of the steps, and then falls linearly.
-
-    Example:
-        >>> [round(rate_factor(step, 1_000), 2) for step in (0, 99, 500, 1_000)]
-        [0.01, 1.0, 1.0, 0.02]
-    """
-    warm_up = min(1.0, (step + 1) / WARM_UP_STEPS)
-    falling = 1 - (1 - FINAL_RATE) * max(0.0, 2 * step / max(1, steps) - 1)
-    return warm_up * falling
-
-
-def _other_answers(index: AnswerIndex, known: Tensor, relation: Tensor, answer: Tensor) -> tuple[IntArray, IntArray]:
-    """Return the known answers of each query other than its own answer, as two arrays: query, answer."""
-    query, answers, _ = index.lookup(known.numpy(), relation.numpy())
-    is_other = answers != answer.numpy()[query]
-    return query[is_other], answers[is_other]

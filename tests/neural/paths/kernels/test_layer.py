@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from plogicnet.neural.paths.edges import Edges, Hide, PathQueries
@@ -39,7 +39,8 @@ def losses_and_gradients(
     return scores.detach().double(), {name: p.grad.double() for name, p in parameters.items() if p.grad is not None}
 
 
-@settings(max_examples=12, deadline=None)
+@example(seed=92, n=7, n_triples=9, n_relations=1, hide="nothing", max_piece=3)  # a variance just above the smallest
+@settings(max_examples=8, deadline=None)
 @given(
     seed=st.integers(0, 2**31),
     n=st.integers(1, 12),

@@ -16,8 +16,10 @@ QUERY_MULTIPLE = 16
 """The number of queries must be a multiple of this."""
 FORWARD = {"BLOCK": 16, "UNROLL": 4, "num_warps": 2}
 COMBINE = {"BLOCK": 16, "num_warps": 4}
-BACKWARD = {"BLOCK": 8, "num_warps": 1}
+BACKWARD = {"BLOCK": 8, "UNROLL": 2, "num_warps": 1}
 ROWS, UPDATE_WARPS = 64, 4
+MAX_COPIES, COPY_BYTES = 32, 2**24
+"""Maximum number and size of the copies of the gradient of the relation vectors; see `message_gradients`."""
 HIDE_CODES = {"nothing": 0, "edge": 1, "pair": 2}
 
 
@@ -112,11 +114,12 @@ class _FusedLayer(torch.autograd.Function):
         d_norm_scale, d_norm_shift, d_bias = partial.sum(0)
         d_maps = (statistics.view(n * b, 4 * d).T @ d_products).float()
         d_state_map = (states.view(n * b, d).T @ d_products[:, :d]).float()
-        d_vector = torch.zeros(vector.shape, device=device)
+        n_copies = max(1, min(MAX_COPIES, COPY_BYTES // (4 * vector.numel())))
+        d_vectors = torch.zeros(n_copies, *vector.shape, device=device)
         n_pieces = len(layout.run_pieces)
         message_gradients[(n_pieces * (b // BACKWARD["BLOCK"]),)](
             *(states, vector, layout.run_pieces, layout.runs, layout.destination, layout.position, *ends),
-            *(gradients, positions, d_states, d_vector, n_pieces, b),
+            *(gradients, positions, d_states, d_vectors, n_pieces, n_copies, len(vector), b),
             **(BACKWARD | {"D": d, "HIDE": hide}),
         )
         at = ends[0], torch.arange(b, device=device)
@@ -124,4 +127,4 @@ class _FusedLayer(torch.autograd.Function):
         d_boundary = four[:, 0] + four[:, 1] * boundary + (four[:, 2:] * is_boundary).sum(1)
         d_statistics_map = d_maps.view(4 * d, 3, d).transpose(0, 1)
         d_weights = (d_state_map, d_statistics_map, d_bias, d_norm_scale, d_norm_shift)
-        return (d_states.to(kind), d_boundary, d_vector, *d_weights, None)
+        return (d_states.to(kind), d_boundary, d_vectors.sum(0), *d_weights, None)

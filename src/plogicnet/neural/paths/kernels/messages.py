@@ -173,12 +173,14 @@ def combine_pieces(
 @triton.jit
 def message_gradients(
     states, vector, run_pieces, runs, destination, position, known, answer, asked, inverse, gradients, positions,
-    d_states, d_vector, n_pieces, B, D: tl.constexpr, BLOCK: tl.constexpr, HIDE: tl.constexpr,
+    d_states, d_vector, n_pieces, n_copies, n_vectors, B, D: tl.constexpr, BLOCK: tl.constexpr,
+    UNROLL: tl.constexpr, HIDE: tl.constexpr,
 ):  # fmt: skip
     """Add the gradients of the messages of some runs to those of the states and of the relation vectors.
 
     The gradient of a message m to v is a + c · m + [m is the largest] · t + [m is the smallest] · l. a, c, t and l are
     the four gradients of v from `update_gradients`. The messages of a run are equal, so these are summed first.
+    `d_vector` has several copies, because programs that add to the same address wait for each other.
     """
     program = tl.program_id(0)
     piece = run_pieces + (program % n_pieces) * 4
@@ -198,6 +200,7 @@ def message_gradients(
     asked_b = tl.load(asked + b)
     inverse_b = tl.load(inverse + b)
     is_end = tl.max(((known_b == u) | (answer_b == u)).to(tl.int32), 0) > 0
+    copy_at = (program % n_copies).to(tl.int64) * (n_vectors * B * D)
     d_state = tl.zeros((BLOCK, D), tl.float32)
     for run in range(first_run, last_run):
         r = tl.load(runs + run * 3)
@@ -207,25 +210,26 @@ def message_gradients(
         factor = tl.load(vector + vector_at).to(tl.float32)
         constant = tl.zeros((BLOCK, D), tl.float32)
         slope = tl.zeros((BLOCK, D), tl.float32)
-        for edge in range(first, last):
-            v = tl.load(destination + edge).to(tl.int64)
-            at = tl.load(position + edge).to(positions.dtype.element_ty)
-            gradient = gradients + v * (B * 4 * D) + four
-            where = positions + v * (B * 2 * D) + two
-            added = tl.load(gradient).to(tl.float32)
-            added += tl.where(tl.load(where) == at, tl.load(gradient + 2 * D).to(tl.float32), 0.0)
-            added += tl.where(tl.load(where + D) == at, tl.load(gradient + 3 * D).to(tl.float32), 0.0)
-            steeper = tl.load(gradient + D).to(tl.float32)
-            if HIDE > 0:
-                if is_end:
-                    hidden = _is_hidden(u, r, v, known_b, answer_b, asked_b, inverse_b, HIDE)
-                    added = tl.where(hidden[:, None], 0.0, added)
-                    steeper = tl.where(hidden[:, None], 0.0, steeper)
-            constant += added
-            slope += steeper
+        for start in range(first, last, UNROLL):
+            for i in tl.static_range(UNROLL):
+                edge = tl.minimum(start + i, last - 1)
+                v = tl.load(destination + edge).to(tl.int64)
+                at = tl.load(position + edge).to(positions.dtype.element_ty)
+                gradient = gradients + v * (B * 4 * D) + four
+                where = positions + v * (B * 2 * D) + two
+                added = tl.load(gradient).to(tl.float32)
+                added += tl.where(tl.load(where) == at, tl.load(gradient + 2 * D).to(tl.float32), 0.0)
+                added += tl.where(tl.load(where + D) == at, tl.load(gradient + 3 * D).to(tl.float32), 0.0)
+                steeper = tl.load(gradient + D).to(tl.float32)
+                counts = (b >= 0) & (start + i < last)
+                if HIDE > 0:
+                    if is_end:  # other entities have no hidden edges
+                        counts = counts & ~_is_hidden(u, r, v, known_b, answer_b, asked_b, inverse_b, HIDE)
+                constant += tl.where(counts[:, None], added, 0.0)
+                slope += tl.where(counts[:, None], steeper, 0.0)
         d_message = constant + state * factor * slope
         d_state += factor * d_message
-        tl.atomic_add(d_vector + vector_at, state * d_message, sem="relaxed")
+        tl.atomic_add(d_vector + copy_at + vector_at, state * d_message, sem="relaxed")
     if is_only != 0:
         tl.store(d_states + state_at, tl.load(d_states + state_at) + d_state)
     else:

@@ -10,7 +10,7 @@ import triton.language as tl
 
 MIN_SCALE = tl.constexpr(0.01)
 NORM_EPSILON = tl.constexpr(1e-5)
-MIN_DEVIATION = tl.constexpr(0.00101)
+MIN_DEVIATION = tl.constexpr(0.0010000005)
 """Deviations up to this are those of the smallest variance, 1e-6, and have no gradient."""
 
 

@@ -1,0 +1,165 @@
+"""The path model on a GPU: the time of a step and of scoring a test set, compared with lower bounds and with a peer.
+
+    python benchmarks/paths.py step [--data NAME]       time a step and the test set, fused and plain, in one run
+    python benchmarks/paths.py profile [--data NAME]    the time of each kernel in a step
+
+The peer is the plain layer: gather and scatter operations of PyTorch, in float32, with the same parameters.
+"""
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
+
+from plogicnet import open_graph
+from plogicnet.graph import HEAD, RELATION, TAIL, KnowledgeGraph
+from plogicnet.neural.paths.model import PathModel
+from plogicnet.neural.paths.settings import PathSettings
+from plogicnet.neural.protocol import Examples
+
+ROUNDS = 3
+
+
+def rounds(call: Callable[[int], object], seconds: float) -> list[float]:
+    """Return the seconds per call in each of three rounds of this length. The device is synchronized around a round."""
+    times, number = [], 0
+    for _ in range(ROUNDS):
+        torch.cuda.synchronize()
+        start, before = time.perf_counter(), number
+        while time.perf_counter() - start < seconds:
+            for _ in range(5):
+                call(number)
+                number += 1
+            torch.cuda.synchronize()
+        times.append((time.perf_counter() - start) / (number - before))
+    return times
+
+
+def copy_bandwidth() -> float:
+    """Return the bytes per second that a copy on the device reads and writes."""
+    source = torch.empty(2**31, dtype=torch.uint8, device="cuda")
+    target = torch.empty_like(source)
+    best = min(rounds(lambda _: target.copy_(source), 0.5))
+    return 2 * len(source) / best
+
+
+def floor_seconds(model: PathModel, bandwidth: float) -> float:
+    """Return the lower bound of a step that reads every message's state once per pass from the device's memory.
+
+    The forward pass reads a state per edge, and the backward pass four gradients' worth: 2 + 8 bytes per edge, query
+    and dimension. Caches can beat it.
+    """
+    s = model.settings
+    return 10 * len(model.edges) * s.batch * s.dim * s.layers / bandwidth
+
+
+def make(graph: KnowledgeGraph, kernels: str, **settings: int) -> PathModel:
+    """Return a model with initial parameters."""
+    model = PathModel(graph, PathSettings(kernels=kernels, **settings), "cuda")
+    model.settings = replace(model.settings, steps=1)
+    model.fit(Examples.of(graph.train), seed=0)
+    model.settings = replace(model.settings, steps=100_000)
+    return model
+
+
+def test_queries(graph: KnowledgeGraph) -> list[tuple[str, np.ndarray, np.ndarray]]:  # type: ignore[type-arg]
+    """Return the distinct queries of the test set: missing side, known entities, relations."""
+    queries = []
+    for side, known in (("tail", HEAD), ("head", TAIL)):
+        pairs = np.unique(graph.test[:, [known, RELATION]], axis=0)
+        queries.append((side, pairs[:, 0].copy(), pairs[:, 1].copy()))
+    return queries
+
+
+def score_test(model: PathModel, graph: KnowledgeGraph) -> float:
+    """Return the seconds for scoring all entities as answers of every query of the test set."""
+    torch.cuda.synchronize()
+    start = time.perf_counter()
+    for side, known, relations in test_queries(graph):
+        for first in range(0, len(known), 1024):
+            part = slice(first, first + 1024)
+            model.score_all(known[part], relations[part], side)
+    torch.cuda.synchronize()
+    return time.perf_counter() - start
+
+
+def measure(graph: KnowledgeGraph, kernels: str, seconds: float) -> dict[str, object]:
+    """Time the steps and the test set with some kernels, and return the peak memory."""
+    model = make(graph, kernels)
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    stepper = model._stepper(Examples.of(graph.train), seed=0)
+    for number in range(5):
+        stepper.step(number)
+    times = rounds(stepper.step, seconds)
+    memory = torch.cuda.max_memory_allocated()
+    score_test(model, graph)
+    tests = [score_test(model, graph) for _ in range(ROUNDS if kernels != "plain" else 1)]
+    return {
+        "kernels": kernels,
+        "step_ms": round(1e3 * statistics.median(times), 2),
+        "step_ms_spread": [round(1e3 * t, 2) for t in times],
+        "step_peak_gb": round(memory / 2**30, 2),
+        "test_s": round(statistics.median(tests), 2),
+        "test_s_spread": [round(t, 2) for t in tests],
+    }
+
+
+def profile(graph: KnowledgeGraph) -> str:
+    """Return the time of each kernel in ten steps."""
+    model = make(graph, "auto")
+    stepper = model._stepper(Examples.of(graph.train), seed=0)
+    for number in range(5):
+        stepper.step(number)
+    kinds = [torch.profiler.ProfilerActivity.CUDA, torch.profiler.ProfilerActivity.CPU]
+    with torch.profiler.profile(activities=kinds) as profiler:
+        for number in range(10):
+            stepper.step(number)
+        torch.cuda.synchronize()
+    table: str = profiler.key_averages().table(sort_by="cuda_time_total", row_limit=25, max_name_column_width=45)
+    return table
+
+
+def main() -> None:
+    """Run a part and print its result."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("part", choices=["step", "profile"])
+    parser.add_argument("--data", default="fb15k-237")
+    parser.add_argument("--seconds", type=float, default=20.0, help="seconds per round")
+    parser.add_argument("--plain", action=argparse.BooleanOptionalAction, default=True, help="also time the peer")
+    parser.add_argument("--out", type=Path)
+    arguments = parser.parse_args()
+    graph = open_graph(arguments.data)
+    if arguments.part == "profile":
+        print(profile(graph))
+        return
+    bandwidth = copy_bandwidth()
+    rows = [
+        measure(graph, kernels, arguments.seconds) for kernels in (["auto", "plain"] if arguments.plain else ["auto"])
+    ]
+    model = make(graph, "auto")
+    result = {
+        "graph": arguments.data,
+        "device": torch.cuda.get_device_name(),
+        "n_queries": sum(len(known) for _, known, _ in test_queries(graph)),
+        "n_edges": len(model.edges),
+        "bandwidth": round(bandwidth / 1e12, 2),
+        "floor_ms": round(1e3 * floor_seconds(model, bandwidth), 1),
+        "rows": rows,
+    }
+    print(json.dumps(result, indent=1))
+    if arguments.out:
+        arguments.out.write_text(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,102 @@
+"""The training batches of the path model, and their loss."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from plogicnet.graph import SIDES, AnswerIndex, IntArray
+from plogicnet.neural.loss import one_vs_all_loss, one_vs_all_negative_loss
+from plogicnet.neural.protocol import Examples
+from plogicnet.neural.sampling import ShuffledEpochs, explicit_negatives
+
+CPU = torch.device("cpu")
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The queries of a step: those of positives first, then those of explicit negatives.
+
+    The tensors of all steps of a training have the same shapes.
+
+    Attributes:
+        known: the known entity of each query.
+        relation: the relation or inverse relation; see `PathQueries`.
+        answer: the answer, or the explicit negative.
+        weight: the weight of each positive.
+        left_out: a mask of shape (queries, entities) of other known answers, which do not compete with the answer.
+    """
+
+    known: Tensor
+    relation: Tensor
+    answer: Tensor
+    weight: Tensor
+    left_out: Tensor
+
+    def copy_(self, other: "Batch") -> None:
+        """Copy the values of another batch."""
+        for name, tensor in vars(self).items():
+            tensor.copy_(getattr(other, name))
+
+    def loss(self, scores: Tensor) -> Tensor:
+        """Return the cross-entropy over all entities, plus the loss of the explicit negatives."""
+        scores, n = scores.masked_fill(self.left_out, -torch.inf), len(self.weight)
+        value = one_vs_all_loss(scores[:n], self.answer[:n], self.weight)
+        return value if n == len(scores) else value + one_vs_all_negative_loss(scores[n:], self.answer[n:])
+
+
+class Batches:
+    """The batch of each step: half of the positives are tail queries, the others are head queries.
+
+    Example:
+        >>> batches = Batches(Examples.of(np.array([[0, 0, 1], [1, 0, 2]])), 3, 1, 2, seed=0, device=CPU)
+        >>> batches.draw(0).relation
+        tensor([0, 1])
+    """
+
+    def __init__(
+        self, examples: Examples, n_entities: int, n_relations: int, size: int, seed: int, device: torch.device
+    ) -> None:
+        self.n_entities, self.n_relations, self.device, half = n_entities, n_relations, device, max(1, size // 2)
+        self.positives = ShuffledEpochs(examples.positives, examples.weights, half, seed, CPU)
+        self.negatives = explicit_negatives(examples, half, seed, CPU)
+        self.answers = {side: AnswerIndex.of(examples.positives, n_entities, side) for side in SIDES}
+
+    def draw(self, step: int) -> Batch:
+        """Return the batch of a step."""
+        positives = [self.positives.queries(2 * step + i) for i in (0, 1)]
+        asked = positives + [self.negatives.queries(2 * step + i) for i in (0, 1) if self.negatives]
+        row, column, first = [], [], 0
+        for queries in positives:
+            query, other, _ = self.answers[queries.side].lookup(queries.known.numpy(), queries.relation.numpy())
+            is_other = other != queries.answer.numpy()[query]
+            row.append(query[is_other] + first)
+            column.append(other[is_other])
+            first += len(queries.known)
+        n_queries = sum(len(queries.known) for queries in asked)
+        left_out = torch.zeros(n_queries, self.n_entities, dtype=torch.bool, device=self.device)
+        left_out[self._on_device(np.concatenate(row)), self._on_device(np.concatenate(column))] = True
+        directed = [q.relation + self.n_relations * (q.side == "head") for q in asked]
+        return Batch(
+            known=torch.cat([q.known for q in asked]).to(self.device),
+            relation=torch.cat(directed).to(self.device),
+            answer=torch.cat([q.answer for q in asked]).to(self.device),
+            weight=torch.cat([q.weight for q in positives]).to(self.device),
+            left_out=left_out,
+        )
+
+    def _on_device(self, array: IntArray) -> Tensor:
+        return on_device(array, self.device)
+
+
+def on_device(array: IntArray, device: torch.device) -> Tensor:
+    """Return an array as a tensor on a device.
+
+    Example:
+        >>> on_device(np.array([1, 2]), CPU)
+        tensor([1, 2])
+    """
+    tensor = torch.from_numpy(np.ascontiguousarray(array))
+    # a copy from memory that is not pinned waits for all earlier work of the device
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from plogicnet.config import Config
@@ -27,6 +26,7 @@ from plogicnet.graph import (
 from plogicnet.neural.checkpoint import Tensors
 from plogicnet.neural.device import pick_device
 from plogicnet.neural.optimization import train
+from plogicnet.neural.parameters import read_parameters, write_parameters
 from plogicnet.neural.paths.batches import Batch, Batches, on_device
 from plogicnet.neural.paths.cost import scoring_bytes
 from plogicnet.neural.paths.edges import Edges, Hide, PathQueries, choose_hiding
@@ -36,7 +36,6 @@ from plogicnet.neural.paths.settings import PathSettings
 from plogicnet.neural.paths.steps import PathSteps
 from plogicnet.neural.protocol import Checkpoint, Examples, Guide, ParameterTable, Reasons, Validate
 from plogicnet.support.errors import InputError
-from plogicnet.support.files import atomic_write
 from plogicnet.support.progress import Progress, no_progress
 
 log = logging.getLogger(__name__)
@@ -44,8 +43,6 @@ CHUNK_QUERIES = {"cpu": 16, "cuda": 64}
 """The number of queries per chunk when scoring."""
 MIN_ACCEPTED_WEIGHT = 0.5
 """Minimum weight of a positive that becomes an edge, with message_graph: accepted."""
-OTHER_STATE = ("platt", "mean_log_count", "accepted")
-"""The names of saved tensors that are not trained."""
 
 
 class PathModel:
@@ -282,28 +279,24 @@ class PathModel:
 
     def save(self, path: Path) -> None:
         """Write the parameters, the scale and the accepted edges as safetensors."""
-        tensors = {name: p.cpu() for name, p in self.parameters.items()}
-        tensors["platt"] = torch.tensor([self.slope, self.offset], dtype=torch.float64)
-        tensors["mean_log_count"] = torch.tensor([self.mean_log_count], dtype=torch.float64)
-        tensors["accepted"] = torch.from_numpy(self.accepted.copy())
-        with atomic_write(path) as temporary:
-            save_file(tensors, temporary)
+        others = {
+            "platt": torch.tensor([self.slope, self.offset], dtype=torch.float64),
+            "mean_log_count": torch.tensor([self.mean_log_count], dtype=torch.float64),
+            "accepted": torch.from_numpy(self.accepted.copy()),
+        }
+        write_parameters(path, self.parameters, others)
 
     def load(self, path: Path) -> None:
-        """Read the output of `save`. Raise InputError if a shape differs from this model's."""
-        tensors = load_file(path)
-        for name, parameter in self.parameters.items():
-            found = tuple(tensors[name].shape) if name in tensors else "none"
-            if found != tuple(parameter.shape):
-                raise InputError(f"{path}: expected {name} of shape {tuple(parameter.shape)}, found {found}")
-        if missing := [name for name in OTHER_STATE if name not in tensors]:
-            raise InputError(f"{path}: {', '.join(missing)} missing")
-        for name, parameter in self.parameters.items():
-            parameter.copy_(tensors[name])
-        self.accepted = tensors["accepted"].numpy()
+        """Read the output of `save`. Raise InputError if it is the file of another model."""
+        others = read_parameters(path, self.parameters, ("platt", "mean_log_count", "accepted"))
+        accepted = others["accepted"].numpy()
+        n = len(self.graph.entities)
+        if accepted.shape != (len(accepted), 3) or (accepted < 0).any() or (accepted >= (n, self.n_relations, n)).any():
+            raise InputError(f"{path}: the accepted triples do not belong to the graph")
+        self.accepted = accepted
         self._connect()
-        self.mean_log_count = tensors["mean_log_count"].item()
-        self.rescale(*tensors["platt"].tolist())
+        self.mean_log_count = others["mean_log_count"].item()
+        self.rescale(*others["platt"].tolist())
 
     def _fingerprint(self, examples: Examples, seed: int, warm: bool, validated: bool) -> str:
         """Return a digest of everything that determines a training; a checkpoint must have the same digest."""

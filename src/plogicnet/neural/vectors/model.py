@@ -9,7 +9,6 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 from torch.nn.functional import embedding
 
@@ -19,6 +18,7 @@ from plogicnet.neural import loss as losses
 from plogicnet.neural.crossfit import cross_fitted_scores
 from plogicnet.neural.device import matmul_precision, pick_device, threads_for
 from plogicnet.neural.optimization import OptimizerStepper, Stepper, train
+from plogicnet.neural.parameters import read_parameters, write_parameters
 from plogicnet.neural.protocol import Checkpoint, Examples, Guide, ParameterTable, Reasons, Validate
 from plogicnet.neural.sampling import Queries, ShuffledEpochs, explicit_negatives, generator_for
 from plogicnet.neural.vectors.models import make_geometry
@@ -26,7 +26,6 @@ from plogicnet.neural.vectors.neighbours import neighbours
 from plogicnet.neural.vectors.sampling import Sampler
 from plogicnet.neural.vectors.settings import VectorSettings
 from plogicnet.support.errors import InputError
-from plogicnet.support.files import atomic_write
 from plogicnet.support.progress import Progress, no_progress
 
 CHUNK_TRIPLES = {"cpu": 8_192, "cuda": 65_536}
@@ -373,20 +372,11 @@ class VectorModel:
 
     def save(self, path: Path) -> None:
         """Write parameters and scale as safetensors."""
-        tensors = {name: p.cpu() for name, p in self.parameters.items()}
-        with atomic_write(path) as temporary:
-            save_file(tensors | {"platt": torch.tensor([self.slope, self.offset], dtype=torch.float64)}, temporary)
+        write_parameters(path, self.parameters, {"platt": torch.tensor([self.slope, self.offset], dtype=torch.float64)})
 
     def load(self, path: Path) -> None:
         """Read the output of `save`. Raise InputError if a shape differs from this model's."""
-        tensors = load_file(path)
-        for name, parameter in self.parameters.items():
-            found = tuple(tensors[name].shape) if name in tensors else "none"
-            if found != tuple(parameter.shape):
-                raise InputError(f"{path}: expected {name} vectors of shape {tuple(parameter.shape)}, found {found}")
-        for name, parameter in self.parameters.items():
-            parameter.copy_(tensors[name])
-        self.rescale(*tensors["platt"].tolist())
+        self.rescale(*read_parameters(path, self.parameters, ("platt",))["platt"].tolist())
 
     def _initialise(self, seed: int) -> None:
         generator = torch.Generator().manual_seed(seed)

@@ -21,7 +21,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
 
 from plogicnet import open_graph
-from plogicnet.graph import HEAD, RELATION, TAIL, KnowledgeGraph
+from plogicnet.graph import HEAD, RELATION, TAIL, IntArray, KnowledgeGraph, Side
 from plogicnet.neural.paths.model import PathModel
 from plogicnet.neural.paths.settings import PathSettings
 from plogicnet.neural.protocol import Examples
@@ -62,19 +62,20 @@ def floor_seconds(model: PathModel, bandwidth: float) -> float:
     return 10 * len(model.edges) * s.batch * s.dim * s.layers / bandwidth
 
 
-def make(graph: KnowledgeGraph, kernels: str, **settings: int) -> PathModel:
+def make(graph: KnowledgeGraph, kernels: str) -> PathModel:
     """Return a model with initial parameters."""
-    model = PathModel(graph, PathSettings(kernels=kernels, **settings), "cuda")
+    model = PathModel(graph, PathSettings(kernels=kernels), "cuda")
     model.settings = replace(model.settings, steps=1)
     model.fit(Examples.of(graph.train), seed=0)
     model.settings = replace(model.settings, steps=100_000)
     return model
 
 
-def test_queries(graph: KnowledgeGraph) -> list[tuple[str, np.ndarray, np.ndarray]]:  # type: ignore[type-arg]
+def test_queries(graph: KnowledgeGraph) -> list[tuple[Side, IntArray, IntArray]]:
     """Return the distinct queries of the test set: missing side, known entities, relations."""
-    queries = []
-    for side, known in (("tail", HEAD), ("head", TAIL)):
+    queries: list[tuple[Side, IntArray, IntArray]] = []
+    sides: list[tuple[Side, int]] = [("tail", HEAD), ("head", TAIL)]
+    for side, known in sides:
         pairs = np.unique(graph.test[:, [known, RELATION]], axis=0)
         queries.append((side, pairs[:, 0].copy(), pairs[:, 1].copy()))
     return queries

@@ -14,9 +14,9 @@ from plogicnet.neural.paths.layer import LayerInputs
 
 QUERY_MULTIPLE = 16
 """The number of queries must be a multiple of this."""
-FORWARD = {"BLOCK": 16, "UNROLL": 4, "num_warps": 2}
+FORWARD = {"BLOCK": 16, "UNROLL": 2, "num_warps": 2}
 COMBINE = {"BLOCK": 16, "num_warps": 4}
-BACKWARD = {"BLOCK": 8, "UNROLL": 2, "num_warps": 1}
+BACKWARD = {"BLOCK": 8, "num_warps": 1}
 ROWS, UPDATE_WARPS = 64, 4
 MAX_COPIES, COPY_BYTES = 32, 2**24
 """Maximum number and size of the copies of the gradient of the relation vectors; see `message_gradients`."""

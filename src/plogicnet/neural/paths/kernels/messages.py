@@ -173,8 +173,7 @@ def combine_pieces(
 @triton.jit
 def message_gradients(
     states, vector, run_pieces, runs, destination, position, known, answer, asked, inverse, gradients, positions,
-    d_states, d_vector, n_pieces, n_copies, n_vectors, B, D: tl.constexpr, BLOCK: tl.constexpr,
-    UNROLL: tl.constexpr, HIDE: tl.constexpr,
+    d_states, d_vector, n_pieces, n_copies, n_vectors, B, D: tl.constexpr, BLOCK: tl.constexpr, HIDE: tl.constexpr,
 ):  # fmt: skip
     """Add the gradients of the messages of some runs to those of the states and of the relation vectors.
 
@@ -210,23 +209,22 @@ def message_gradients(
         factor = tl.load(vector + vector_at).to(tl.float32)
         constant = tl.zeros((BLOCK, D), tl.float32)
         slope = tl.zeros((BLOCK, D), tl.float32)
-        for start in range(first, last, UNROLL):
-            for i in tl.static_range(UNROLL):
-                edge = tl.minimum(start + i, last - 1)
-                v = tl.load(destination + edge).to(tl.int64)
-                at = tl.load(position + edge).to(positions.dtype.element_ty)
-                gradient = gradients + v * (B * 4 * D) + four
-                where = positions + v * (B * 2 * D) + two
-                added = tl.load(gradient).to(tl.float32)
-                added += tl.where(tl.load(where) == at, tl.load(gradient + 2 * D).to(tl.float32), 0.0)
-                added += tl.where(tl.load(where + D) == at, tl.load(gradient + 3 * D).to(tl.float32), 0.0)
-                steeper = tl.load(gradient + D).to(tl.float32)
-                counts = (b >= 0) & (start + i < last)
-                if HIDE > 0:
-                    if is_end:  # other entities have no hidden edges
-                        counts = counts & ~_is_hidden(u, r, v, known_b, answer_b, asked_b, inverse_b, HIDE)
-                constant += tl.where(counts[:, None], added, 0.0)
-                slope += tl.where(counts[:, None], steeper, 0.0)
+        for edge in range(first, last):
+            v = tl.load(destination + edge).to(tl.int64)
+            at = tl.load(position + edge).to(positions.dtype.element_ty)
+            gradient = gradients + v * (B * 4 * D) + four
+            where = positions + v * (B * 2 * D) + two
+            added = tl.load(gradient).to(tl.float32)
+            added += tl.where(tl.load(where) == at, tl.load(gradient + 2 * D).to(tl.float32), 0.0)
+            added += tl.where(tl.load(where + D) == at, tl.load(gradient + 3 * D).to(tl.float32), 0.0)
+            steeper = tl.load(gradient + D).to(tl.float32)
+            if HIDE > 0:
+                if is_end:  # other entities have no hidden edges
+                    hidden = _is_hidden(u, r, v, known_b, answer_b, asked_b, inverse_b, HIDE)
+                    added = tl.where(hidden[:, None], 0.0, added)
+                    steeper = tl.where(hidden[:, None], 0.0, steeper)
+            constant += added
+            slope += steeper
         d_message = constant + state * factor * slope
         d_state += factor * d_message
         tl.atomic_add(d_vector + copy_at + vector_at, state * d_message, sem="relaxed")

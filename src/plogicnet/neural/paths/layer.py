@@ -95,11 +95,15 @@ class PlainLayer:
             shown = values.masked_fill(hidden[:, :, None], hidden_value)
             return start.scatter_reduce(0, index, shown, how)
 
-        shown = torch.ones(n, b, dtype=states.dtype, device=states.device)
-        count = shown.index_add(0, edges.destination, (~hidden).to(states.dtype))
+        count = self.count_messages(hidden).to(states.dtype)
         mean = reduce(message, "sum", boundary, 0.0) / count[:, :, None]
         mean_square = reduce(message * message, "sum", boundary * boundary, 0.0) / count[:, :, None]
         deviation = (mean_square - mean * mean).clamp_min(MIN_VARIANCE).sqrt()
         largest = reduce(message, "amax", boundary, -torch.inf)
         smallest = reduce(message, "amin", boundary, torch.inf)
         return torch.cat([mean, largest, smallest, deviation], -1), count
+
+    def count_messages(self, hidden: Tensor) -> Tensor:
+        """Return the number of messages to each entity, (entities, queries): the edges that are not hidden, and one."""
+        one = torch.ones(self.edges.n_entities, hidden.shape[1], dtype=torch.int64, device=hidden.device)
+        return one.index_add(0, self.edges.destination, (~hidden).to(torch.int64))

@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
@@ -26,9 +27,17 @@ TIMEOUT_SECONDS = 120.0
 
 
 def run_program(
-    *arguments: object, cwd: Path | None = None, memory: int | None = None, data: Path | None = None, **env: str
+    *arguments: object,
+    cwd: Path | None = None,
+    memory: int | None = None,
+    data: Path | None = None,
+    stop: tuple[signal.Signals, Callable[[], bool]] | None = None,
+    **env: str,
 ) -> subprocess.CompletedProcess[str]:
-    """Run the program. `memory` limits its address space in bytes; `data` is the directory of benchmark data sets."""
+    """Run the program. `memory` limits its address space in bytes; `data` is the directory of benchmark data sets.
+
+    `stop` is a signal to send to the program, and a function that returns whether it is time to.
+    """
     server, folder = _server()
     environment = {k: v for k, v in os.environ.items() if k != "PLOGICNET_DATA"} | {
         "NO_COLOR": "1",
@@ -44,6 +53,11 @@ def run_program(
         "output": folder,
     }
     print(json.dumps(request), file=server.stdin, flush=True)
+    if stop is not None:
+        deadline = time.monotonic() + TIMEOUT_SECONDS
+        while not stop[1]() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        os.kill(int(Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text()), stop[0])
     assert server.stdout is not None
     code = json.loads(server.stdout.readline())
     out, err = ((Path(folder) / name).read_bytes().decode() for name in ("out", "err"))

@@ -7,8 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from plogicnet.config import Config
 from plogicnet.evaluation.calibration import Calibration
 from plogicnet.graph import MISSING, IntArray, KnowledgeGraph
@@ -22,6 +20,7 @@ from plogicnet.inference.facts import with_facts
 from plogicnet.inference.fitted import FittedModel, Prediction, PredictionBatch, fit_calibration, predictions
 from plogicnet.inference.prediction import query_of
 from plogicnet.mln import RuleModel
+from plogicnet.neural.device import use_threads
 from plogicnet.rules import RuleTable, Statement, parse_statements, read_rule_file
 from plogicnet.runs import lifecycle
 from plogicnet.runs.checkpoints import ResumePoint, iteration_folder, write_start
@@ -36,11 +35,12 @@ from plogicnet.runs.snapshots import (
     publish,
     read_content,
 )
-from plogicnet.support.errors import InputError, pluralize
+from plogicnet.support.errors import InputError
 from plogicnet.support.progress import Progress, no_progress
 from plogicnet.systems.system import system_of
-from plogicnet.training.em import initial_state, refit, run_em
+from plogicnet.training.em import mine_and_ground, refit, run_em
 from plogicnet.training.hooks import Hooks
+from plogicnet.training.selection import with_validation
 from plogicnet.training.state import Iteration, Outcome
 
 __all__ = ["Explanation", "FittedModel", "Hooks", "PLogicNet", "Prediction"]
@@ -128,10 +128,7 @@ class PLogicNet:
         statements, folder = self.statements(rules, graph), None if out is None else Path(out)
         self.snapshot, self._saved_files = None, {}
         with nullcontext() if folder is None else lifecycle.open_run(folder, new=True):
-            graph = graph.with_validation(self.config.seed)
-            if graph.moved_to_valid:
-                count = pluralize(graph.moved_to_valid, "training triple is", "training triples are")
-                log.warning("the graph has no valid split, so %s held out for λ and calibration", count)
+            graph = with_validation(graph, self.config)
             if folder is not None:
                 write_start(folder, self.config, graph, statements)
             return self._train(ResumePoint(self.config, graph, statements), hooks or Hooks(), folder, "train")
@@ -203,17 +200,10 @@ class PLogicNet:
 
     def _train(self, start: ResumePoint, hooks: Hooks, out: Path | None, command: str, keep: int = KEEP) -> "PLogicNet":
         """Mine rules unless an EM iteration is done, run the remaining iterations, calibrate, evaluate and publish."""
-        _use_threads(self.config)
+        use_threads(self.config.threads)
         graph, candidates, last = start.graph, start.candidates, start.last
         if last is None:
-            no_rules = RuleTable.of([], [], [])
-            with hooks.clock("mine"):
-                mined = MiningResult(no_rules, no_rules, 0)
-                if self.config.em.rules:
-                    mined = collect_rules(graph, self.config, start.statements, hooks.progress)
-            candidates = mined.n_candidates
-            with hooks.clock("ground"):
-                last = initial_state(graph, self.config, mined.rules, mined.constraints, hooks)
+            last, candidates = mine_and_ground(graph, self.config, start.statements, hooks)
         saving = hooks if out is None else lifecycle.saving_hooks(out, graph, candidates, hooks)
         last = run_em(graph, self.config, last, saving, start.best)
         self._finish(graph, last, candidates, hooks)
@@ -358,7 +348,7 @@ class PLogicNet:
             snapshot: the name of a snapshot. Default: the current one.
         """
         content, found = read_content(Path(path), settings or {}, snapshot)
-        _use_threads(content.config)
+        use_threads(content.config.threads)
         model = cls(content.config)
         model.metrics, model.snapshot = content.metrics, found
         has_settings = not set(settings or ()) - {"device", "threads"}
@@ -371,9 +361,3 @@ class PLogicNet:
                 content.graph, content.config, content.outcome, calibration, content.metrics["candidates"]
             )
         return model
-
-
-def _use_threads(config: Config) -> None:
-    """Set the number of torch's threads if it is configured. The default is OMP_NUM_THREADS or all cores."""
-    if config.threads:
-        torch.set_num_threads(config.threads)

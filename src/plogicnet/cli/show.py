@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from plogicnet.inference.fitted import Prediction
     from plogicnet.rules import RuleTable
     from plogicnet.training.state import Iteration
+    from plogicnet.tuning.trials import Trial
 
 NO_LABELS: Mapping[str, str] = {}
 TEST_COMPETES = "On valid, answers that are in test count as wrong, so the MRR can be far below that on test."
@@ -89,6 +90,25 @@ def history_table(history: "Sequence[Iteration]", titles: Mapping[str, str], not
     columns = ["iteration", "hidden", "accepted", "in valid/ test", *titles.values(), "λ"]
     narrow = [column.replace(" ", "\n") for column in columns]  # fits into 80 columns
     return table("EM iterations, MRR on valid", narrow, rows, note)
+
+
+def trials_table(trials: "Sequence[Trial]", best: "Trial") -> Table:
+    """Return a table of the trials of a search. It fits into 80 columns.
+
+    Example:
+        >>> from plogicnet.tuning.trials import Trial
+        >>> first = Trial(0, "complete", 0.5, 1.0, {})
+        >>> trials_table([first], first).row_count
+        1
+    """
+    rows = []
+    for trial in trials:
+        names = {key: key.rpartition(".")[2] for key in trial.settings}
+        settings = ", ".join(f"{names[key]} {value}" for key, value in trial.settings.items())
+        mrr = "–" if trial.mrr is None else f"{trial.mrr:.4f}"
+        rows.append([trial.trial, mrr, round(trial.seconds), trial.state, trial.error or settings])
+    title = f"{pluralize(len(trials), 'trial')}. Best: trial {best.trial}, valid MRR {best.mrr:.4f}"
+    return table(title, ["trial", "valid MRR", "seconds", "state", "settings"], rows)
 
 
 def rules_table(title: str, rows: Sequence[Mapping[str, Any]]) -> Table:

@@ -1,6 +1,5 @@
 """The commands `train`, `resume` and `refit`."""
 
-import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -23,7 +22,7 @@ from plogicnet.cli.settings import (
 )
 from plogicnet.config import Config, parse_assignments
 from plogicnet.support.errors import InputError, pluralize
-from plogicnet.support.interrupts import is_interrupt
+from plogicnet.support.interrupts import is_interrupt, sigterm_as_interrupt
 from plogicnet.support.progress import for_stderr
 
 if TYPE_CHECKING:
@@ -160,17 +159,15 @@ def _interruptible(path: Path, resume_command: str = "") -> Iterator[None]:
     """
     from plogicnet.runs.directory import has_unfinished_training
 
-    previous_handler = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        yield
+        with sigterm_as_interrupt():
+            yield
     except BaseException as error:
         stopped = is_interrupt(error)
         if (stopped or isinstance(error, OSError)) and has_unfinished_training(path):
             reason = "Stopped" if stopped else "Failed, but the last checkpoint is kept"  # for example a full disk
             print_message(f"{reason}. To continue, run {resume_command or f'`plogicnet resume {path}`'}.")
         raise
-    finally:
-        signal.signal(signal.SIGTERM, previous_handler)
 
 
 def parse_seeds(text: str) -> list[int]:

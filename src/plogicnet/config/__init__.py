@@ -4,6 +4,7 @@ The settings are a tree of frozen dataclasses (`sections`, `settings`). Register
 (`registries`). YAML files, `--set a.b=value` and `plogicnet config` all use this tree.
 """
 
+from plogicnet.config.domains import Choices, Domain, Range, SearchSpace, parse_search
 from plogicnet.config.fields import setting
 from plogicnet.config.registries import ENGINES, MODELS, SYSTEMS
 from plogicnet.config.sections import MLN, Gradient, MinPrecision, Neural, Rules
@@ -15,12 +16,17 @@ __all__ = [
     "MLN",
     "MODELS",
     "SYSTEMS",
+    "Choices",
     "Config",
+    "Domain",
     "Gradient",
     "MinPrecision",
     "Neural",
+    "Range",
     "Rules",
+    "SearchSpace",
     "parse_assignments",
+    "parse_search",
     "preset_names",
     "setting",
 ]

@@ -38,6 +38,21 @@ def iter_settings(section: Any) -> Iterator[tuple[str, Any, Mapping[str, Any]]]:
             yield setting_key(f.name), getattr(section, f.name), f.metadata
 
 
+def flat_settings(section: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield (dotted key, value) for each setting of a section and its subsections.
+
+    Example:
+        >>> from plogicnet.config import MLN
+        >>> dict(flat_settings(MLN(), "mln."))["mln.gradient.iterations"]
+        1000
+    """
+    for key, value, _ in iter_settings(section):
+        if is_dataclass(value):
+            yield from flat_settings(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, value
+
+
 def replace_setting(section: Any, path: list[str], value: object, key: str) -> Any:
     """Return the section with the setting at `path` replaced. `key` is the full dotted key for messages."""
     section_fields = {setting_key(f.name): f for f in fields(section) if f.name != BLOCKS}

@@ -23,6 +23,16 @@ def pick_device(name: str) -> torch.device:
     return torch.device("cuda" if name == "cuda" or (name == "auto" and torch.cuda.is_available()) else "cpu")
 
 
+def use_threads(threads: int) -> None:
+    """Set the number of torch's threads. 0 keeps the default, which is OMP_NUM_THREADS or all cores.
+
+    Example:
+        >>> use_threads(0)
+    """
+    if threads:
+        torch.set_num_threads(threads)
+
+
 @contextmanager
 def threads_for(work: int) -> Iterator[None]:
     """Use one thread if a step has little work. `work` is its number of coordinate differences.

@@ -3,12 +3,12 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 import torch
 
-from plogicnet.config import MODELS, Config
+from plogicnet.config import MODELS, Config, SearchSpace
 from plogicnet.graph import BoolArray, FloatArray, IntArray, KnowledgeGraph, Side, as_triples
 from plogicnet.support.progress import Progress, no_progress
 
@@ -233,6 +233,14 @@ class ModelKind(Protocol):
 
     def cost(self, graph: KnowledgeGraph, config: Config) -> Cost:
         """Estimate the cost of training."""
+
+
+@runtime_checkable
+class SearchableKind(Protocol):
+    """A kind of model that also states which settings `plogicnet tune` searches over by default."""
+
+    def search_space(self, graph: KnowledgeGraph, config: Config) -> SearchSpace:
+        """Return the settings that are worth searching on a graph, with their ranges."""
 
 
 def make_model(graph: KnowledgeGraph, config: Config, guide: Guide | None = None) -> NeuralModel:

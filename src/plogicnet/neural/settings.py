@@ -3,7 +3,7 @@
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Self
 
-from plogicnet.config import Neural
+from plogicnet.config import Neural, Range
 
 
 @dataclass(frozen=True)
@@ -38,3 +38,19 @@ class TrainingSettings:
         """
         shared = {f.name: getattr(neural, f.name) for f in fields(TrainingSettings)}
         return cls(**{name: value for name, value in shared.items() if value != "auto"}, **asdict(block))
+
+
+MIN_STEPS = (100, 400, 1_500)
+"""On tiny graphs, a search over `neural.steps` has at least this many steps: smallest, first and largest value."""
+
+
+def steps_range(n_triples: int, batch: int, low: float, start: float, high: float) -> Range:
+    """Return the range of `neural.steps` for a search, given as passes over the triples.
+
+    Example:
+        >>> str(steps_range(50_000, batch=100, low=1, start=5, high=10))
+        '500..5000:log'
+    """
+    passes = (epochs * n_triples / batch for epochs in (low, start, high))
+    steps = [max(least, round(n)) for least, n in zip(MIN_STEPS, passes, strict=True)]
+    return Range(steps[0], steps[2], True, steps[1])

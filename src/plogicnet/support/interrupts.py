@@ -7,6 +7,21 @@ from contextlib import contextmanager
 
 
 @contextmanager
+def sigterm_as_interrupt() -> Iterator[None]:
+    """Handle SIGTERM like Ctrl-C.
+
+    Example:
+        >>> with sigterm_as_interrupt():
+        ...     pass
+    """
+    previous_handler = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous_handler)
+
+
+@contextmanager
 def deferred_interrupts() -> Iterator[Callable[[], None]]:
     """Defer SIGINT and SIGTERM until the yielded function is called or the block ends.
 

@@ -29,6 +29,18 @@ def no_progress(step: str, total: int) -> AbstractContextManager[Advance]:  # no
     return nullcontext(lambda units=1, note="": None)  # noqa: ARG005
 
 
+def _rate_text(per_second: float) -> str:
+    """Return a rate as text, or an empty string if it is 0.
+
+    Example:
+        >>> _rate_text(2000.0), _rate_text(0.05)
+        ('2,000/s', '20 s each')
+    """
+    if per_second >= 1 or not per_second:
+        return f"{per_second:,.0f}/s" if per_second else ""
+    return f"{1 / per_second:,.0f} s each"
+
+
 @contextmanager
 def progress_lines(step: str, total: int, every_seconds: float = 10.0) -> Iterator[Advance]:
     """Print a line to stderr every `every_seconds`, for logs and pipes.
@@ -48,7 +60,7 @@ def progress_lines(step: str, total: int, every_seconds: float = 10.0) -> Iterat
             last = now
             rate = done / (now - start)
             remaining = (total - done) / rate if rate else 0.0
-            parts = (f"{step}: {done:,} of {total:,}", f"{rate:,.0f}/s", f"{remaining:,.0f} s left", note)
+            parts = (f"{step}: {done:,} of {total:,}", _rate_text(rate), f"{remaining:,.0f} s left", note)
             print(", ".join(part for part in parts if part), file=sys.stderr)
 
     yield advance
@@ -80,7 +92,7 @@ def progress_bar(step: str, total: int) -> Iterator[Advance]:
 
         def advance(units: int = 1, note: str = "") -> None:
             speed = display.tasks[0].speed
-            display.update(task, advance=units, rate=f"{speed:,.0f}/s" if speed else "", note=note)
+            display.update(task, advance=units, rate=_rate_text(speed or 0.0), note=note)
 
         yield advance
 

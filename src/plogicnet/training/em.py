@@ -5,6 +5,7 @@ Equations and tables in this module refer to the pLogicNet paper.
 
 import copy
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -14,17 +15,32 @@ from scipy import special
 
 from plogicnet.config import Config
 from plogicnet.graph import BoolArray, FloatArray, IntArray, KnowledgeGraph, TripleSet
+from plogicnet.grounding.engine import MiningResult
+from plogicnet.grounding.rulebook import collect_rules
 from plogicnet.mln import RuleModel
 from plogicnet.neural.protocol import Examples, NeuralModel, make_model
-from plogicnet.rules import RuleTable
+from plogicnet.rules import RuleTable, Statement
 from plogicnet.support.errors import InputError
 from plogicnet.systems.system import system_of
 from plogicnet.training.cost import require_memory
 from plogicnet.training.hooks import Hooks
-from plogicnet.training.selection import choose_lambda, rescale, validation_mrr
+from plogicnet.training.selection import choose_lambda, rescale
 from plogicnet.training.state import Iteration, Outcome
 
 log = logging.getLogger(__name__)
+
+
+def mine_and_ground(
+    graph: KnowledgeGraph, config: Config, statements: Sequence[Statement], hooks: Hooks
+) -> tuple[Outcome, int]:
+    """Mine rules, and return the state before the first EM iteration and the number of candidate rules."""
+    no_rules = RuleTable.of([], [], [])
+    mined = MiningResult(no_rules, no_rules, 0)
+    with hooks.clock("mine"):
+        if config.em.rules:
+            mined = collect_rules(graph, config, statements, hooks.progress)
+    with hooks.clock("ground"):
+        return initial_state(graph, config, mined.rules, mined.constraints, hooks), mined.n_candidates
 
 
 def initial_state(
@@ -96,7 +112,7 @@ def _e_step(graph: KnowledgeGraph, config: Config, state: Outcome, hooks: Hooks)
     neural = copy.deepcopy(state.neural) if config.em.patience else state.neural
     require_memory(graph, config)
     examples = Examples.of(graph.train) if is_first else make_examples(graph, state.rule_model, state.accepted, config)
-    validate = partial(validation_mrr, graph, config, neural) if config.neural.validate_every else None
+    validate = partial(hooks.validate, graph, config, neural) if config.neural.validate_every else None
     warm = config.em.warm_start and not is_first
     fit = partial(neural.fit, examples, seed, warm, hooks.progress, validate=validate, checkpoint=hooks.checkpoint)
     with hooks.clock("e_step"):

@@ -8,6 +8,7 @@ from plogicnet.config import Config
 from plogicnet.graph import KnowledgeGraph
 from plogicnet.neural.protocol import Checkpoint, NeuralModel
 from plogicnet.support.progress import Progress, Timer, no_progress
+from plogicnet.training.selection import validation_mrr
 from plogicnet.training.state import Iteration, Outcome
 
 
@@ -23,6 +24,8 @@ class Hooks:
         inspect: called with the graph and the state after each EM iteration. Its result is added to the history, and
             has no effect on training.
         save: called after each EM iteration, with the current state and the best state so far.
+        validate: called in an E-step after every `neural.validate_every` steps. It returns the metric for early
+            stopping. If it raises an error, training ends.
         fit_first: called in the first E-step instead of `NeuralModel.fit`, unless the system adds an extra objective.
             The last argument is a function that fits the model. The callback can load the parameters from another run
             instead.
@@ -34,4 +37,5 @@ class Hooks:
     on_iteration: Callable[[Iteration], None] = lambda _: None
     inspect: Callable[[KnowledgeGraph, Outcome], Mapping[str, Any]] = lambda *_: {}
     save: Callable[[Outcome, Outcome], None] = lambda *_: None
+    validate: Callable[[KnowledgeGraph, Config, NeuralModel], float] = validation_mrr
     fit_first: Callable[[KnowledgeGraph, Config, NeuralModel, int, Callable[[], None]], None] = lambda *args: args[-1]()

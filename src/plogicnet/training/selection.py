@@ -1,5 +1,6 @@
-"""The order of each ranking, the choice of λ, and the metric for early stopping of E-steps."""
+"""The valid split, the order of each ranking, the choice of λ, and the metric for early stopping of E-steps."""
 
+import logging
 from dataclasses import replace
 
 import numpy as np
@@ -13,8 +14,11 @@ from plogicnet.evaluation.scaling import platt
 from plogicnet.graph import KnowledgeGraph, TripleSet
 from plogicnet.mln import RuleScores
 from plogicnet.neural.protocol import NeuralModel
+from plogicnet.support.errors import pluralize
 from plogicnet.support.progress import Progress
 from plogicnet.systems.system import NEURAL, PLOGICNET_KEY, PLOGICNET_STAR_KEY, RULES
+
+log = logging.getLogger(__name__)
 
 
 def ranking_orders(config: Config, lambda_: float) -> dict[str, CombinedOrder]:
@@ -69,3 +73,12 @@ def rescale(graph: KnowledgeGraph, config: Config, neural: NeuralModel) -> None:
     labels = sample(graph, "valid", ["train", "valid"], config.seed)
     scores = neural.score(labels.triples).double().cpu().numpy()
     neural.rescale(*platt(scores, labels.label, labels.count))
+
+
+def with_validation(graph: KnowledgeGraph, config: Config) -> KnowledgeGraph:
+    """Return a graph with a valid split. If it has none, some training triples are held out, with a warning."""
+    graph = graph.with_validation(config.seed)
+    if graph.moved_to_valid:
+        count = pluralize(graph.moved_to_valid, "training triple is", "training triples are")
+        log.warning("the graph has no valid split, so %s held out for λ and calibration", count)
+    return graph

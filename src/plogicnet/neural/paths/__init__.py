@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from plogicnet.neural.paths.settings import PathBlock, PathSettings
+from plogicnet.neural.paths.settings import PathBlock, PathSettings, search_space
 
 if TYPE_CHECKING:
-    from plogicnet.config import Config
+    from plogicnet.config import Config, SearchSpace
     from plogicnet.graph import KnowledgeGraph
     from plogicnet.neural.paths.model import PathModel
     from plogicnet.neural.protocol import Cost, Guide
@@ -35,6 +35,10 @@ class PathKind:
         from plogicnet.neural.paths.cost import training_cost
 
         return training_cost(graph, PathSettings.of(config.neural))
+
+    def search_space(self, graph: "KnowledgeGraph", config: "Config") -> "SearchSpace":  # noqa: ARG002
+        """Return the settings that are worth searching on a graph, with their ranges."""
+        return search_space(len(graph.train))
 
 
 PATHS = PathKind()

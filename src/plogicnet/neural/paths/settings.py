@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from plogicnet.config import Neural, setting
-from plogicnet.neural.settings import TrainingSettings
+from plogicnet.config import Choices, Neural, Range, SearchSpace, setting
+from plogicnet.neural.settings import TrainingSettings, steps_range
 
 
 @dataclass(frozen=True)
@@ -46,3 +46,20 @@ class PathSettings(PathBlock, TrainingSettings):
     def of(cls, neural: Neural) -> "PathSettings":
         """Return the settings of a run with `auto` replaced."""
         return cls.resolved(neural, neural.blocks.get("paths", PathBlock()))
+
+
+def search_space(n_triples: int) -> SearchSpace:
+    """Return the settings that are worth searching on a graph with so many training triples.
+
+    Example:
+        >>> search_space(1_000)["neural.paths.layers"]
+        Choices(values=(3, 4, 6), start=4)
+    """
+    return {
+        "neural.learning_rate": Range(0.001, 0.02, True, 0.005),
+        "neural.paths.dim": Choices((16, 32, 64), 32),
+        "neural.paths.layers": Choices((3, 4, 6), 4),
+        "neural.paths.weight_decay": Range(0.001, 0.3, True, 0.1),
+        "neural.batch": Choices((16, 32, 64), 64),
+        "neural.steps": steps_range(n_triples, 64, 5, 20, 60),
+    }

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from plogicnet.neural.vectors.settings import VectorBlock, VectorSettings
+from plogicnet.neural.vectors.settings import VectorBlock, VectorSettings, search_space
 
 if TYPE_CHECKING:
-    from plogicnet.config import Config
+    from plogicnet.config import Config, SearchSpace
     from plogicnet.graph import KnowledgeGraph
     from plogicnet.neural.protocol import Cost, Guide
     from plogicnet.neural.vectors.model import VectorModel
@@ -38,6 +38,10 @@ class VectorKind:
         from plogicnet.neural.vectors.cost import training_cost
 
         return training_cost(graph, config, VectorSettings.of(config.neural))
+
+    def search_space(self, graph: "KnowledgeGraph", config: "Config") -> "SearchSpace":
+        """Return the settings that are worth searching on a graph, with their ranges."""
+        return search_space(config.neural.model, len(graph.train))
 
 
 VECTORS = VectorKind()

@@ -3,8 +3,11 @@
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from plogicnet.config import Neural, setting
-from plogicnet.neural.settings import TrainingSettings
+from plogicnet.config import Choices, Domain, Neural, Range, SearchSpace, setting
+from plogicnet.neural.settings import TrainingSettings, steps_range
+
+MANY_TRIPLES = 50_000
+"""From this number of training triples on, larger vectors and batches are worth searching."""
 
 
 @dataclass(frozen=True)
@@ -61,3 +64,39 @@ class VectorSettings(VectorBlock, TrainingSettings):
     def of(cls, neural: Neural) -> "VectorSettings":
         """Return the settings of a run with `auto` replaced."""
         return cls.resolved(neural, neural.blocks.get("vectors", VectorBlock()))
+
+
+def search_space(model: str, n_triples: int) -> SearchSpace:
+    """Return the settings of a vector model that are worth searching on a graph with so many training triples.
+
+    The ranges contain the settings of the presets for graphs of this size.
+
+    Example:
+        >>> search_space("ComplEx", 1_000)["neural.batch"]
+        Choices(values=(128, 256, 512), start=256)
+    """
+    many = n_triples >= MANY_TRIPLES
+    batch = 1_024 if many else 256
+    space: dict[str, Domain] = {
+        "neural.vectors.dim": Range(200, 1_000, True, 500) if many else Range(64, 256, True, 128),
+        "neural.batch": Choices((batch // 2, batch, 2 * batch), batch),
+        "neural.steps": steps_range(n_triples, batch, 15, 50, 100),
+    }
+    if model in ("TransE", "RotatE"):
+        return space | {
+            "neural.vectors.recipe": Choices(("sampled",), "sampled"),
+            "neural.learning_rate": Range(0.0005, 0.03, True, 0.002 if many else 0.01),
+            "neural.vectors.gamma": Range(3.0, 24.0, True, 12.0),
+            "neural.vectors.negatives": Choices((32, 64, 128, 256), 256 if many else 64),
+        }
+    space["neural.vectors.recipe"] = Choices(("one_vs_all",), "one_vs_all")
+    if model == "ConvE":
+        return space | {
+            "neural.optimizer": Choices(("adam",), "adam"),
+            "neural.learning_rate": Range(0.0005, 0.01, True, 0.003),
+            "neural.vectors.dropout": Range(0.0, 0.5, False, 0.2),
+        }
+    return space | {
+        "neural.learning_rate": Range(0.03, 0.3, True, 0.1),
+        "neural.vectors.regularization": Range(0.001, 0.2, True, 0.05 if many else 0.005),
+    }

@@ -38,6 +38,7 @@ def test_ranges_and_choices_have_the_types_of_the_setting(text: str, domain: Ran
         ("neural.vectors.dim=8..16:linear", "unknown scale 'linear'"),
         ("neural.learning_rate=0..0.1:log", "greater than 0 on a log scale"),
         ("neural.model=ComplEx..TransE", "a range needs two numbers"),
+        ("em.lambda=0,1..2", "a range needs two numbers"),
         ("neural.model=Complexx", "Did you mean 'ComplEx'?"),
         ("neural.steps=[1", "is not a range or a list"),
         ("neural.vectors=8", "is a section"),

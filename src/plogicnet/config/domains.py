@@ -125,9 +125,9 @@ def _parse_domain(key: str, text: str, source: str, base: Config) -> Domain:
         if len({repr(v) for v in values}) < len(values):
             raise InputError(f"{source}: a value is listed twice. List it once.")
         return Choices(values)
-    low, high = values
-    if not all(isinstance(v, int | float) and not isinstance(v, bool) for v in values):
+    if len(values) != 2 or not all(isinstance(v, int | float) and not isinstance(v, bool) for v in values):
         raise InputError(f"{source}: a range needs two numbers. List other values as {key}=a,b.")
+    low, high = values
     if found["scale"] not in (None, "log"):
         raise InputError(f"{source}: unknown scale {found['scale']!r}. Write :log or nothing after the range.")
     if low >= high or (found["scale"] and low <= 0):

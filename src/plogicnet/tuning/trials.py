@@ -101,7 +101,7 @@ def open_search(directory: Path, search: Mapping[str, Any]) -> Iterator[list[Tri
         if file.exists():
             _require_same(directory, next(iter(_read_lines(file, dict)), {}), search)
         else:
-            write_text(file, json.dumps(search, ensure_ascii=False) + "\n")
+            write_text(file, json.dumps(search) + "\n")
         yield _read_lines(directory / TRIALS_FILE, Trial.from_json)
 
 
@@ -131,7 +131,7 @@ def _read_lines(file: Path, make: Callable[[Any], T]) -> list[T]:
 
 def write_trials(directory: Path, base: Config, trials: Sequence[Trial], source: str) -> None:
     """Write the finished trials and the best settings. `source` names the graph in a comment."""
-    lines = (json.dumps(t.to_json(), ensure_ascii=False) + "\n" for t in trials)
+    lines = (json.dumps(t.to_json()) + "\n" for t in trials)
     write_text(directory / TRIALS_FILE, "".join(lines))
     best = best_trial(trials)
     if best is not None:

@@ -69,7 +69,7 @@ class VectorSettings(VectorBlock, TrainingSettings):
 def search_space(model: str, n_triples: int) -> SearchSpace:
     """Return the settings of a vector model that are worth searching on a graph with so many training triples.
 
-    The ranges contain the settings of the presets for graphs of this size.
+    The ranges lie around the settings of the presets for graphs of this size.
 
     Example:
         >>> search_space("ComplEx", 1_000)["neural.batch"]

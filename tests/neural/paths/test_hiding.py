@@ -96,14 +96,15 @@ def distance_from_chance(hide: Literal["edge", "pair"], kind: type[PathModel] = 
         index, offset = AnswerIndex.of(triples, ENTITIES, side), RELATIONS * (side == "head")
         for part in np.array_split(triples, 10):
             asked = part[:, [known, 1, answer]] + [0, offset, 0]
-            queries = PathQueries(*torch.from_numpy(asked.T.copy()).unbind(), hide)
+            entity, relation, target = torch.from_numpy(asked.T.copy())
+            queries = PathQueries(entity, relation, target, hide)
             with torch.no_grad():
                 scores = model._scores(model.parameters, queries)
-            target = scores.gather(1, queries.answer[:, None])
+            score = scores.gather(1, queries.answer[:, None])
             row, other, _ = index.lookup(part[:, known], part[:, 1])
             scores[torch.from_numpy(row), torch.from_numpy(other)] = -torch.inf
             scores[torch.arange(len(part)), queries.known] = -torch.inf  # the graph has no self-loops
-            rank = 1 + (scores > target).sum(1) + (scores == target).sum(1) / 2
+            rank = 1 + (scores > score).sum(1) + (scores == score).sum(1) / 2
             found += float((1 / rank).sum())
             for n in (torch.isfinite(scores).sum(1) + 1).tolist():
                 reciprocal = 1 / np.arange(1, n + 1)

@@ -77,6 +77,9 @@ def _exit_code(app: str, name: str) -> int:
             print(f"plogicnet: {_os_error_message(error)}", file=sys.stderr)
             _discard_output()
             return 2
+        if isinstance(error, FloatingPointError):  # training diverged; the message names the setting
+            print(f"plogicnet: {error}", file=sys.stderr)
+            return 1
         print(f"plogicnet: internal error: {type(error).__name__}: {error}", file=sys.stderr)
         print("plogicnet: set PLOGICNET_DEBUG=1 to see the traceback, and please report this bug", file=sys.stderr)
         return 1

@@ -71,7 +71,7 @@ def run_in_batches(work: Callable[[int, int], None], total: int, size: int) -> N
         try:
             work(start, stop)
         except (MemoryError, RuntimeError) as error:
-            if size == 1 or not _is_out_of_memory(error):
+            if size == 1 or not is_out_of_memory(error):
                 raise
             size = min(size, stop - start) // 2 or 1
         else:
@@ -81,6 +81,6 @@ def run_in_batches(work: Callable[[int, int], None], total: int, size: int) -> N
             torch.cuda.empty_cache()
 
 
-def _is_out_of_memory(error: Exception) -> bool:
+def is_out_of_memory(error: Exception) -> bool:
     """Return whether an error means that memory ran out. torch's CPU allocator raises a plain RuntimeError."""
     return isinstance(error, MemoryError | torch.OutOfMemoryError) or "DefaultCPUAllocator" in str(error)

@@ -2,17 +2,25 @@
 
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 from plogicnet.config import Config
+from plogicnet.evaluation.batches import free_bytes, is_out_of_memory
 from plogicnet.graph import KnowledgeGraph
 from plogicnet.neural.device import pick_device
 from plogicnet.neural.protocol import Examples, make_model, model_kind
-from plogicnet.support.memory import require_bytes
+from plogicnet.support.errors import InputError
+from plogicnet.support.memory import MB, require_bytes
 from plogicnet.systems.system import system_of
 
 OPTIMIZER_BYTES = 130 * 2**20
 """Memory that PyTorch and its compiler allocate when the first optimizer is created."""
+SLOW_SECONDS = 10.0
+"""If the first step takes longer, no more steps are measured."""
+WARM_UP_STEPS = 4
+"""Steps that are not measured. The first ones can take longer, for example to compile kernels."""
 TRIAL_STEPS = 5
 """Number of steps of the first trial."""
 TRIAL_SECONDS = 0.1
@@ -20,15 +28,33 @@ TRIAL_SECONDS = 0.1
 
 
 def require_memory(graph: KnowledgeGraph, config: Config) -> None:
-    """Raise InputError if an E-step does not fit within the memory limit."""
-    if pick_device(config.device).type == "cpu":
-        cost = model_kind(config).cost(graph, config)
+    """Raise InputError if an E-step does not fit within the memory limit, or in the free memory of the device."""
+    cost, device = model_kind(config).cost(graph, config), pick_device(config.device)
+    if device.type == "cpu":
         loaded = 0 if "torch._dynamo" in sys.modules else OPTIMIZER_BYTES
         require_bytes(cost.bytes + loaded, cost.purpose, cost.remedy)
+    if cost.bytes > (free := free_bytes(device)):
+        raise InputError(
+            f"{cost.purpose}: about {cost.bytes / MB:,.0f} MB of memory are needed, and {free / MB:,.0f} MB are free."
+            f" To need less, {cost.remedy}."
+        )
+
+
+@contextmanager
+def memory_checked(graph: KnowledgeGraph, config: Config) -> Iterator[None]:
+    """Raise InputError if an E-step does not fit in memory, before the block, or when memory runs out in it."""
+    require_memory(graph, config)
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+        cost = model_kind(config).cost(graph, config)
+        raise InputError(f"{cost.purpose}: memory ran out. To need less, {cost.remedy}.") from error
 
 
 def seconds_per_step(graph: KnowledgeGraph, config: Config) -> float:
-    """Measure how long a training step takes on this machine."""
+    """Measure how long a training step takes on this machine. Of slow steps, only one is measured."""
     guided = system_of(config).guides  # guided steps are not fused, and take slightly longer than measured here
     kernels = "plain" if guided else config.neural.kernels
 
@@ -39,9 +65,11 @@ def seconds_per_step(graph: KnowledgeGraph, config: Config) -> float:
         model.fit(Examples.of(graph.train), seed=0)
         return time.perf_counter() - started
 
-    seconds(2)  # warm-up
-    overhead = seconds(1)
+    if (first := seconds(1)) > SLOW_SECONDS:
+        return first
+    seconds(1 + WARM_UP_STEPS)
+    overhead = seconds(WARM_UP_STEPS)
     steps = TRIAL_STEPS
-    while (elapsed := seconds(1 + steps) - overhead) < TRIAL_SECONDS and steps < TRIAL_STEPS * 100:
+    while (elapsed := seconds(WARM_UP_STEPS + steps) - overhead) < TRIAL_SECONDS and steps < TRIAL_STEPS * 100:
         steps *= 4
     return max(0.0, elapsed) / steps

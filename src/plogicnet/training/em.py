@@ -22,7 +22,7 @@ from plogicnet.neural.protocol import Examples, NeuralModel, make_model
 from plogicnet.rules import RuleTable, Statement
 from plogicnet.support.errors import InputError
 from plogicnet.systems.system import system_of
-from plogicnet.training.cost import require_memory
+from plogicnet.training.cost import memory_checked
 from plogicnet.training.hooks import Hooks
 from plogicnet.training.selection import choose_lambda, rescale
 from plogicnet.training.state import Iteration, Outcome
@@ -110,12 +110,11 @@ def _e_step(graph: KnowledgeGraph, config: Config, state: Outcome, hooks: Hooks)
     is_first, seed = state.iteration == 0, _seed(config, state)
     # with em.patience, train a copy: training works in place, and the current parameters can be the best
     neural = copy.deepcopy(state.neural) if config.em.patience else state.neural
-    require_memory(graph, config)
     examples = Examples.of(graph.train) if is_first else make_examples(graph, state.rule_model, state.accepted, config)
     validate = partial(hooks.validate, graph, config, neural) if config.neural.validate_every else None
     warm = config.em.warm_start and not is_first
     fit = partial(neural.fit, examples, seed, warm, hooks.progress, validate=validate, checkpoint=hooks.checkpoint)
-    with hooks.clock("e_step"):
+    with hooks.clock("e_step"), memory_checked(graph, config):
         if is_first and not system_of(config).guides:
             hooks.fit_first(graph, config, neural, seed, fit)
         else:

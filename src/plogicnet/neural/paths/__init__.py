@@ -32,9 +32,12 @@ class PathKind:
 
     def cost(self, graph: "KnowledgeGraph", config: "Config") -> "Cost":
         """Estimate the cost of training."""
+        from plogicnet.neural.device import pick_device
         from plogicnet.neural.paths.cost import training_cost
+        from plogicnet.neural.paths.kernels import use_kernels
 
-        return training_cost(graph, PathSettings.of(config.neural))
+        settings = PathSettings.of(config.neural)
+        return training_cost(graph, settings, use_kernels(settings, pick_device(config.device)))
 
     def search_space(self, graph: "KnowledgeGraph", config: "Config") -> "SearchSpace":  # noqa: ARG002
         """Return the settings that are worth searching on a graph, with their ranges."""

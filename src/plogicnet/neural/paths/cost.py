@@ -1,4 +1,4 @@
-"""The estimated cost of training a path model, and the memory of its parts."""
+"""The estimated cost of training a path model, and the memory for scoring."""
 
 from plogicnet.graph import KnowledgeGraph
 from plogicnet.neural.paths.settings import PathSettings
@@ -8,27 +8,32 @@ PLAIN_COPIES = 14
 """Arrays of the size of all messages that the plain layer and its gradient have at the same time."""
 STATE_COPIES = 12
 """Arrays of the size of all states that a layer has at the same time."""
+FUSED_SAVED_BYTES, FUSED_BYTES = 14, 24
+"""Bytes per state that the kernels keep for each layer, and that one layer needs: states and gradients in two bytes."""
 
 
-def training_cost(graph: KnowledgeGraph, s: PathSettings) -> Cost:
-    """Estimate the cost of an E-step on a CPU: the messages of one layer, and the states of all layers.
+def training_cost(graph: KnowledgeGraph, s: PathSettings, fused: bool) -> Cost:
+    """Estimate the cost of an E-step: the states of all layers and, without kernels, the messages of one layer.
 
     Example:
         >>> graph = KnowledgeGraph.from_names([("anna", "knows", "ben")])
-        >>> small, large = (training_cost(graph, PathSettings(dim=dim)) for dim in (8, 800))
+        >>> small, large = (training_cost(graph, PathSettings(dim=dim), fused=False) for dim in (8, 800))
         >>> small.bytes < large.bytes
         True
     """
     n, n_edges, n_relations = len(graph.entities), 2 * len(graph.train), 2 * len(graph.relations)
-    messages = PLAIN_COPIES * n_edges * s.batch * s.dim
-    states = (s.layers + STATE_COPIES) * n * s.batch * s.dim
+    size = s.batch * s.dim
+    if fused:
+        layers = n * size * (FUSED_SAVED_BYTES * s.layers + FUSED_BYTES)
+    else:
+        layers = 4 * size * (PLAIN_COPIES * n_edges + (s.layers + STATE_COPIES) * n)
     parameters = 8 * s.layers * n_relations * s.dim * (s.dim + s.batch)
     return Cost(
         steps=s.steps,
-        bytes=4 * (messages + states + parameters),
+        bytes=layers + 4 * parameters,
         work=f"{s.batch:,} queries over {n_edges:,} edges, {s.layers} layers of {s.dim} dimensions",
         purpose=f"message passing over {n_edges:,} edges for {s.batch:,} queries",
-        remedy="use a smaller neural.batch or neural.paths.dim, or a GPU",
+        remedy="use a smaller neural.batch or neural.paths.dim" + ("" if fused else ", or a GPU"),
         positives=s.batch,
     )
 

@@ -3,8 +3,8 @@
 import copy
 import hashlib
 import logging
-from collections.abc import Callable, Mapping
-from importlib.util import find_spec
+import time
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +30,7 @@ from plogicnet.neural.parameters import read_parameters, write_parameters
 from plogicnet.neural.paths.batches import Batch, Batches, on_device
 from plogicnet.neural.paths.cost import scoring_bytes
 from plogicnet.neural.paths.edges import Edges, Hide, PathQueries, choose_hiding
+from plogicnet.neural.paths.kernels import unsupported_reason, use_kernels
 from plogicnet.neural.paths.layer import Layer, PlainLayer
 from plogicnet.neural.paths.network import initial_parameters, score_queries
 from plogicnet.neural.paths.settings import PathSettings
@@ -39,8 +40,10 @@ from plogicnet.support.errors import InputError
 from plogicnet.support.progress import Progress, no_progress
 
 log = logging.getLogger(__name__)
-CHUNK_QUERIES = {"cpu": 16, "cuda": 64}
-"""The number of queries per chunk when scoring."""
+MAX_CHUNK_QUERIES, MAX_CHUNK_BYTES = 64, {"cpu": 2**28, "cuda": 2**32}
+"""Maximum number and memory of the queries of a chunk when scoring. Larger chunks are not faster."""
+TIMED_CHUNKS, LONG_SECONDS = 3, 60.0
+"""After so many chunks, the remaining time is estimated. Times longer than this are logged."""
 MIN_ACCEPTED_WEIGHT = 0.5
 """Minimum weight of a positive that becomes an edge, with message_graph: accepted."""
 
@@ -63,7 +66,10 @@ class PathModel:
     def __init__(self, graph: KnowledgeGraph, settings: PathSettings, device: str = "cpu") -> None:
         self.settings, self.device = settings, pick_device(device)
         self.n_relations = len(graph.relations)
-        self.fused = self._use_kernels()
+        self.fused = use_kernels(settings, self.device)
+        if settings.kernels == "fused" and not self.fused:
+            reason = unsupported_reason(settings, self.device)
+            raise InputError(f"neural.kernels: {reason}, or set neural.kernels=auto.")
         self.slope, self.offset = 1.0, 0.0
         drawn = initial_parameters(self.n_relations, settings.dim, settings.layers, torch.Generator())
         self.parameters = {name: torch.zeros_like(value, device=self.device) for name, value in drawn.items()}
@@ -84,21 +90,6 @@ class PathModel:
         bound.graph = graph
         bound._connect()
         return bound
-
-    def _use_kernels(self) -> bool:
-        """Return whether to use the GPU kernels. Raise InputError if they are required but cannot be used."""
-        if self.settings.kernels == "plain":
-            return False
-        is_power_of_two = self.settings.dim in (16, 32, 64, 128)
-        reasons = {
-            "fused kernels need a GPU. Use --device cuda": self.device.type == "cuda",
-            "fused kernels need Triton": find_spec("triton") is not None,
-            "fused kernels need a neural.paths.dim of 16, 32, 64 or 128": is_power_of_two,
-        }
-        missing = next((reason for reason, fulfilled in reasons.items() if not fulfilled), None)
-        if missing and self.settings.kernels == "fused":
-            raise InputError(f"neural.kernels: {missing}, or set neural.kernels=auto.")
-        return missing is None
 
     def _connect(self) -> None:
         """Create the edges along which messages travel."""
@@ -185,13 +176,27 @@ class PathModel:
 
         If `answers` is given, the fact of each query and its answer is hidden.
         """
-        size = CHUNK_QUERIES[self.device.type]
+        size = max(1, min(MAX_CHUNK_QUERIES, MAX_CHUNK_BYTES[self.device.type] // self.bytes_per_query))
         hide: Hide = "nothing" if answers is None else "edge"
-        for start in range(0, len(known), size):
+        for start in self._starts(len(known), size):
             asked = (known, relations, known if answers is None else answers)
             known_part, relation, answer = (self._on_device(x[start : start + size]) for x in asked)
             queries = PathQueries(known_part, relation, answer, hide)
             use(start, self.slope * self._scores(self.parameters, queries) + self.offset)
+
+    def _starts(self, total: int, size: int) -> Iterator[int]:
+        """Yield the start of each chunk. After a few chunks, log how long the others take, if it is long."""
+        started = 0.0
+        for number, start in enumerate(range(0, total, size)):
+            if number in (1, 1 + TIMED_CHUNKS) and self.device.type == "cuda":
+                torch.cuda.synchronize()
+            if number == 1:
+                started = time.perf_counter()
+            elif number == 1 + TIMED_CHUNKS:
+                seconds = (time.perf_counter() - started) * (total - start) / (TIMED_CHUNKS * size)
+                if seconds > LONG_SECONDS:
+                    log.warning("scoring %s queries takes about %.0f seconds", f"{total:,}", seconds)
+            yield start
 
     def score(self, triples: IntArray, hide_self: bool = False) -> Tensor:
         """Score triples, grouped by query. With `hide_self`, each observed triple is a query of its own.

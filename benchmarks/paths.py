@@ -2,6 +2,9 @@
 
     python benchmarks/paths.py step [--data NAME]       time a step and the test set, fused and plain, in one run
     python benchmarks/paths.py profile [--data NAME]    the time of each kernel in a step
+    python benchmarks/paths.py train --data NAME --preset NAME --seeds 0,1,2 [--set A=B] --out FILE
+                                                        train and evaluate, one row with a value per seed
+    python benchmarks/paths.py collect FILE ...         add rows to docs/results/paths.json
 
 The peer is the plain layer: gather and scatter operations of PyTorch, in float32, with the same parameters.
 """
@@ -14,19 +17,27 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
 
-from plogicnet import open_graph
+from plogicnet import Config, PLogicNet, open_graph
+from plogicnet.config import parse_assignments
 from plogicnet.graph import HEAD, RELATION, TAIL, IntArray, KnowledgeGraph, Side
 from plogicnet.neural.paths.model import PathModel
 from plogicnet.neural.paths.settings import PathSettings
 from plogicnet.neural.protocol import Examples
+from plogicnet.support.files import write_text
+from results import current_commit
 
+ROOT = Path(__file__).resolve().parent.parent
 ROUNDS = 3
+SYSTEMS = {"neural": "neural", "plogicnet_star": "plogicnet*"}
+METRICS = ("mrr", "hits_at_1", "hits_at_10")
 
 
 def rounds(call: Callable[[int], object], seconds: float) -> list[float]:
@@ -130,25 +141,82 @@ def profile(graph: KnowledgeGraph) -> str:
     return table
 
 
+def train(arguments: argparse.Namespace) -> dict[str, object]:
+    """Train with a preset and several seeds, and return one row with the test metrics and the seconds of each seed.
+
+    The first seed also compiles the kernels. `train_seconds` are those of the E-steps, `fit_seconds` also include
+    mining, weight learning, calibration and evaluation.
+    """
+    graph, fits = open_graph(arguments.data), []
+    config = Config().with_preset(arguments.preset).with_values(parse_assignments(arguments.set))
+    for seed in arguments.seeds:
+        torch.cuda.reset_peak_memory_stats()
+        started = time.perf_counter()
+        with TemporaryDirectory() as folder:
+            model = PLogicNet(config.with_values({"seed": seed})).fit(graph, out=Path(folder, "run"))
+            timings = json.loads(Path(folder, "run", "work", "timings.json").read_text())
+        test: dict[str, Any] = dict(model.evaluate("test"))
+        valid: dict[str, Any] = dict(model.evaluate("valid"))
+        fits.append(
+            {
+                **{f"{name}_{metric}": test[key][metric] for name, key in SYSTEMS.items() for metric in METRICS},
+                **{f"{name}_valid_mrr": valid[key]["mrr"] for name, key in SYSTEMS.items()},
+                "train_seconds": round(sum(t["seconds"]["e_step"] for t in timings.values()), 1),
+                "fit_seconds": round(time.perf_counter() - started, 1),
+                "peak_gb": round(torch.cuda.max_memory_allocated() / 2**30, 2),
+                "lambda": model.history[-1].lambda_,
+            }
+        )
+        print(json.dumps({"seed": seed} | fits[-1]), flush=True)
+    by_seed = {name.removeprefix("neural_"): [fit[name] for fit in fits] for name in fits[0]}
+    row = {"dataset": arguments.data, "model": "Paths", "hide": config.neural.blocks["paths"].hide}
+    origin = {"device": torch.cuda.get_device_name(), "command": " ".join(["python", *sys.argv])}
+    return row | {"preset": arguments.preset, "set": arguments.set, "seeds": arguments.seeds} | by_seed | origin
+
+
+def collect(files: list[Path]) -> None:
+    """Add rows to docs/results/paths.json, with the current commit. A row replaces one of the same command."""
+    file = ROOT / "docs" / "results" / "paths.json"
+    commit = current_commit()
+    rows = {row["command"]: row for row in (json.loads(file.read_text()) if file.exists() else [])}
+    for new in files:
+        row = json.loads(new.read_text())
+        rows[row["command"]] = row | {"commit": commit}
+    write_text(file, json.dumps(list(rows.values()), indent=1, ensure_ascii=False) + "\n")
+
+
 def main() -> None:
     """Run a part and print its result."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", choices=["step", "profile"])
+    parser.add_argument("part", choices=["step", "profile", "train", "collect"])
+    parser.add_argument("files", nargs="*", type=Path)
     parser.add_argument("--data", default="fb15k-237")
     parser.add_argument("--seconds", type=float, default=20.0, help="seconds per round")
     parser.add_argument("--plain", action=argparse.BooleanOptionalAction, default=True, help="also time the peer")
+    parser.add_argument("--preset", default="best/fb15k-237-paths")
+    parser.add_argument("--seeds", type=lambda text: [int(part) for part in text.split(",")], default=[0])
+    parser.add_argument("--set", action="append", default=[])
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
-    graph = open_graph(arguments.data)
-    if arguments.part == "profile":
-        print(profile(graph))
+    if arguments.part == "collect":
+        collect(arguments.files)
         return
-    bandwidth = copy_bandwidth()
-    rows = [
-        measure(graph, kernels, arguments.seconds) for kernels in (["auto", "plain"] if arguments.plain else ["auto"])
-    ]
+    if arguments.part == "profile":
+        print(profile(open_graph(arguments.data)))
+        return
+    result = train(arguments) if arguments.part == "train" else time_steps(arguments)
+    print(json.dumps(result, indent=1))
+    if arguments.out:
+        arguments.out.write_text(json.dumps(result))
+
+
+def time_steps(arguments: argparse.Namespace) -> dict[str, object]:
+    """Time steps and the test set with the kernels and with the peer, beside the lower bound."""
+    graph, bandwidth = open_graph(arguments.data), copy_bandwidth()
+    kinds = ["auto", "plain"] if arguments.plain else ["auto"]
+    rows = [measure(graph, kernels, arguments.seconds) for kernels in kinds]
     model = make(graph, "auto")
-    result = {
+    return {
         "graph": arguments.data,
         "device": torch.cuda.get_device_name(),
         "n_queries": sum(len(known) for _, known, _ in test_queries(graph)),
@@ -157,9 +225,6 @@ def main() -> None:
         "floor_ms": round(1e3 * floor_seconds(model, bandwidth), 1),
         "rows": rows,
     }
-    print(json.dumps(result, indent=1))
-    if arguments.out:
-        arguments.out.write_text(json.dumps(result))
 
 
 if __name__ == "__main__":

@@ -11,17 +11,21 @@ from plogicnet.support.files import write_text
 ROOT = Path(__file__).resolve().parent.parent
 
 
+def current_commit() -> str:
+    """Return the short name of the current commit, and whether `src` has changes that are not in it."""
+    commands = (["git", "rev-parse", "--short", "HEAD"], ["git", "status", "--porcelain", "src"])
+    commit, changed = (
+        subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
+        for command in commands
+    )
+    return commit + (" with changes" if changed else "")
+
+
 def save(name: str, results: dict[str, object]) -> Path:
     """Write docs/results/NAME.json and return its path."""
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    changed = subprocess.run(
-        ["git", "status", "--porcelain", "src"], cwd=ROOT, capture_output=True, text=True, check=False
-    )
     origin = {
         "command": "python " + " ".join([str(Path(sys.argv[0]).resolve().relative_to(ROOT)), *sys.argv[1:]]),
-        "commit": commit.stdout.strip() + (" with changes" if changed.stdout.strip() else ""),
+        "commit": current_commit(),
         "python": platform.python_version(),
     }
     file = ROOT / "docs" / "results" / f"{name}.json"

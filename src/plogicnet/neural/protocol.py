@@ -177,7 +177,8 @@ class NeuralModel(Protocol):
     def score(self, triples: IntArray, hide_self: bool = False) -> torch.Tensor:
         """Score triples. With `hide_self`, score each triple as if it were not in the graph.
 
-        Otherwise training triples can score too high, because the model has seen them.
+        Otherwise training triples can score too high, because the model has seen them. A model can also hide each
+        triple always.
         """
 
     def score_all(self, known: IntArray, relations: IntArray, side: Side) -> torch.Tensor:

@@ -17,10 +17,12 @@ from plogicnet.graph import (
     RELATION,
     SIDES,
     TAIL,
+    AnswerIndex,
     BoolArray,
     IntArray,
     KnowledgeGraph,
     Side,
+    TripleSet,
     as_triples,
 )
 from plogicnet.neural.checkpoint import Tensors
@@ -93,8 +95,11 @@ class PathModel:
 
     def _connect(self) -> None:
         """Create the edges along which messages travel."""
-        triples = np.concatenate([self.graph.observed.triples, self.accepted])
-        self.edges = Edges.of(triples, len(self.graph.entities), self.n_relations, self.device)
+        n, observed = len(self.graph.entities), self.graph.observed
+        new = self.accepted[~observed.contains(self.accepted)]  # facts of a bound graph can be accepted triples
+        self.facts = TripleSet.of(np.concatenate([observed.triples, new]), n)
+        self.new_answers = {side: AnswerIndex.of(new, n, side) for side in SIDES}
+        self.edges = Edges.of(self.facts.triples, n, self.n_relations, self.device)
         self.layer = self._make_layer()
 
     def _make_layer(self) -> Layer:
@@ -198,23 +203,24 @@ class PathModel:
                     log.warning("scoring %s queries takes about %.0f seconds", f"{total:,}", seconds)
             yield start
 
-    def score(self, triples: IntArray, hide_self: bool = False) -> Tensor:
-        """Score triples, grouped by query. With `hide_self`, each observed triple is a query of its own.
+    def score(self, triples: IntArray, hide_self: bool = False) -> Tensor:  # noqa: ARG002
+        """Score triples, grouped by query. A fact is always scored as if it were not in the graph.
 
-        The fact, its inverse and all its copies are hidden from this query.
+        In training, the model never sees the fact that it is asked for. It would take the fact's edge for a sign that
+        the fact is not the answer.
         """
-        scores = self._score_triples(triples, hide_self=False)
-        if hide_self:
-            observed = np.flatnonzero(self.graph.observed.contains(triples))
-            scores[self._on_device(observed)] = self._score_triples(triples[observed], hide_self=True)
+        is_fact = self.facts.contains(triples)
+        scores = torch.zeros(len(triples), device=self.device)
+        for mask, scorer in ((~is_fact, self._score_grouped), (is_fact, self._score_facts)):
+            scores[self._on_device(np.flatnonzero(mask))] = scorer(triples[mask])
         return scores
 
-    def _score_triples(self, triples: IntArray, hide_self: bool) -> Tensor:
+    def _score_grouped(self, triples: IntArray) -> Tensor:
+        """Score triples in both directions. Each distinct query is computed once."""
         scores = torch.zeros(len(triples), device=self.device)
         for side in SIDES:
             known, answer = (HEAD, TAIL) if side == "tail" else (TAIL, HEAD)
-            relation = triples[:, RELATION] + (self.n_relations if side == "head" else 0)
-            asked = np.stack([triples[:, known], relation, *([triples[:, answer]] if hide_self else [])], 1)
+            asked = np.stack([triples[:, known], self._directed(triples[:, RELATION], side)], 1)
             queries, query_of_triple = np.unique(asked, axis=0, return_inverse=True)
             order = np.argsort(query_of_triple.reshape(-1), kind="stable")
             ordered = query_of_triple.reshape(-1)[order]
@@ -225,17 +231,40 @@ class PathModel:
                 row, column = ordered[first:last] - start, triples[rows, answer]  # noqa: B023
                 scores[self._on_device(rows)] += part[self._on_device(row), self._on_device(column)] / 2
 
-            self._score_chunks(queries[:, 0], queries[:, 1], queries[:, 2] if hide_self else None, add)
+            self._score_chunks(queries[:, 0], queries[:, 1], None, add)
+        return scores
+
+    def _score_facts(self, triples: IntArray) -> Tensor:
+        """Score facts in both directions, each as if it were not in the graph."""
+        heads, relations, tails = triples.T
+        forwards = self._score_hidden(heads, self._directed(relations, "tail"), tails)
+        return (forwards + self._score_hidden(tails, self._directed(relations, "head"), heads)) / 2
+
+    def _score_hidden(self, known: IntArray, relations: IntArray, answers: IntArray) -> Tensor:
+        """Score the answer of each query as if the fact were not in the graph."""
+        scores = torch.zeros(len(known), device=self.device)
+
+        def keep(start: int, part: Tensor) -> None:
+            column = self._on_device(answers[start : start + len(part)])
+            scores[start : start + len(part)] = part.gather(1, column[:, None])[:, 0]
+
+        self._score_chunks(known, relations, answers, keep)
         return scores
 
     def score_all(self, known: IntArray, relations: IntArray, side: Side) -> Tensor:
-        """Score all entities as answers of each query, only in the direction of the query."""
+        """Score all entities as answers of each query, only in the direction of the query.
+
+        The scores of observed facts have no meaning (see `score`). A ranking filters them.
+        """
         scores = torch.empty(len(known), len(self.graph.entities), device=self.device)
+        directed = self._directed(relations, side)
 
         def keep(start: int, part: Tensor) -> None:
             scores[start : start + len(part)] = part
 
-        self._score_chunks(known, relations + (self.n_relations if side == "head" else 0), None, keep)
+        self._score_chunks(known, directed, None, keep)
+        row, answers, _ = self.new_answers[side].lookup(known, relations)
+        scores[self._on_device(row), self._on_device(answers)] = self._score_hidden(known[row], directed[row], answers)
         return scores
 
     def score_answers(
@@ -243,11 +272,12 @@ class PathModel:
     ) -> Tensor:
         """Score all entities, or the candidates, as answers of each query, as the mean of both directions.
 
-        In the other direction, each candidate is a query, so this needs a query per relation and candidate.
+        In the other direction, each candidate is a query, so this needs a query per relation and candidate. Each fact
+        also needs two queries of its own.
         """
         every = np.arange(len(self.graph.entities)) if candidates is None else candidates
         scores = self.score_all(known, relations, side)[:, self._on_device(every)]
-        other_offset = 0 if side == "head" else self.n_relations
+        other: Side = "tail" if side == "head" else "head"
         for relation in np.unique(relations):
             rows = np.flatnonzero(relations == relation)
             row, answers = self._on_device(rows), self._on_device(known[rows])
@@ -255,8 +285,18 @@ class PathModel:
             def add(start: int, part: Tensor, row: Tensor = row, answers: Tensor = answers) -> None:
                 scores[row, start : start + len(part)] += part[:, answers].T
 
-            self._score_chunks(every, np.full(len(every), relation + other_offset), None, add)
-        return scores / 2
+            self._score_chunks(every, self._directed(np.full(len(every), relation), other), None, add)
+        scores = scores / 2
+        for i in range(len(known)):
+            h, t = (known[i], every) if side == "tail" else (every, known[i])
+            triples = np.stack(np.broadcast_arrays(h, relations[i], t), 1)
+            column = np.flatnonzero(self.facts.contains(triples))
+            scores[i, self._on_device(column)] = self._score_facts(triples[column])
+        return scores
+
+    def _directed(self, relations: IntArray, side: Side) -> IntArray:
+        """Return the relations of queries: the inverse ones if the head is missing."""
+        return relations + self.n_relations if side == "head" else relations
 
     def _on_device(self, array: IntArray) -> Tensor:
         return on_device(array, self.device)

@@ -61,6 +61,7 @@ class TableModel:
 
     device = torch.device("cpu")
     is_logit = True
+    is_pairwise = True
 
     def __init__(self, table: FloatArray) -> None:
         self.table = torch.from_numpy(table.astype(np.float32))

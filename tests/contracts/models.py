@@ -140,6 +140,7 @@ def check_copy(model: NeuralModel, graph: KnowledgeGraph) -> None:
 def check_attributes(model: NeuralModel, graph: KnowledgeGraph) -> None:
     """Check the types and shapes of attributes, tables and reasons."""
     assert isinstance(model.is_logit, bool)
+    assert isinstance(model.is_pairwise, bool)
     assert model.bytes_per_query > 0
     assert not model.unscorable.any(), "every entity of the training graph must be scorable"
     rows = {"entity": len(graph.entities), "relation": len(graph.relations)}

@@ -76,7 +76,7 @@ class Messages:
 
     def __init__(self, graph: KnowledgeGraph, settings: MessageSettings) -> None:
         self.settings, self.graph, self.edges = settings, graph, Edges.of(graph)
-        self.device, self.is_logit = torch.device("cpu"), False
+        self.device, self.is_logit, self.is_pairwise = torch.device("cpu"), False, True
         kinds = 2 * len(graph.relations)
         self.first, self.second = (torch.zeros(kinds, kinds) for _ in range(2))
         self.bias = torch.zeros(kinds)

@@ -62,7 +62,7 @@ def examine_run(name: str, fitted: FittedModel, config: Config, metrics: Mapping
     """
     split = "test" if len(fitted.graph.test) else "valid"
     results = SplitMetrics.from_json(metrics[split]) if split in metrics else None
-    labels = sample(fitted.graph, split, filter_splits(split), config.seed)
+    labels = sample(fitted.graph, split, filter_splits(split), config.seed, fitted.outcome.neural)
     rules, neural, system = fitted.outcome.rule_model.rules, fitted.outcome.neural, system_of(config)
     findings = (
         *overlaps(fitted.graph),

@@ -18,6 +18,8 @@ NEGATIVES_PER_SIDE = 100
 """Number of sampled corruptions per triple and side. Each is weighted to represent its share of all entities."""
 MAX_TRIPLES = 5_000
 """Larger splits are sampled."""
+MAX_TRIPLES_BY_QUERY = 500
+"""The same if the neural model needs message passing for each triple."""
 CHUNK_ROWS = 1 << 17
 """Number of triples scored at once. Scores do not depend on it."""
 RIDGE = 1e-2
@@ -109,12 +111,15 @@ class Sample:
         return Sample(self.triples[rows], self.label[rows], self.count[rows])
 
 
-def sample(graph: KnowledgeGraph, split: str, splits: Sequence[str], seed: int) -> Sample:
+def sample(
+    graph: KnowledgeGraph, split: str, splits: Sequence[str], seed: int, neural: NeuralModel | None = None
+) -> Sample:
     """Return the triples of a split, and sampled corruptions of both sides that are not in any of `splits`.
 
     A query has far more candidates than sampled corruptions, so each corruption counts for its share of the entities.
     A fitted probability then refers to all candidates of a query, not to a single random corruption. It is a cautious
-    estimate: corruptions can be true facts that are not in any of `splits`, and these count as wrong.
+    estimate: corruptions can be true facts that are not in any of `splits`, and these count as wrong. Fewer triples are
+    sampled if they are expensive to score with `neural`.
 
     Example:
         >>> rows = [(str(i), "next", str(i + 1)) for i in range(100)]
@@ -124,8 +129,9 @@ def sample(graph: KnowledgeGraph, split: str, splits: Sequence[str], seed: int) 
     """
     rng = np.random.default_rng([seed, 7])
     positives = graph.split(split)
-    if len(positives) > MAX_TRIPLES:
-        positives = positives[np.sort(rng.choice(len(positives), MAX_TRIPLES, replace=False))]
+    size = MAX_TRIPLES if neural is None or neural.is_pairwise else MAX_TRIPLES_BY_QUERY
+    if len(positives) > size:
+        positives = positives[np.sort(rng.choice(len(positives), size, replace=False))]
     n = len(graph.entities)
     per_query = min(NEGATIVES_PER_SIDE, n)
     corruptions = []

@@ -21,7 +21,7 @@ def evaluate(fitted: FittedModel, config: Config, split: str, progress: Progress
         raise InputError("cannot evaluate on train: the model was trained on it. Use valid or test.")
     orders, memory = ranking_orders(config, fitted.outcome.lambda_), config.evaluation.batch_memory_mb
     ranks = rank(fitted.graph, split, fitted.outcome.neural, fitted.rules, orders, memory, progress)
-    labels = sample(fitted.graph, split, filter_splits(split), config.seed)
+    labels = sample(fitted.graph, split, filter_splits(split), config.seed, fitted.outcome.neural)
     calibrated, raw = fitted.probabilities(labels.triples).T
     uncalibrated = replace(reliability(raw, labels), curve=())
     return SplitMetrics(

@@ -236,7 +236,7 @@ def fit_calibration(graph: KnowledgeGraph, config: Config, outcome: Outcome) -> 
             count,
             MIN_VALID_TRIPLES,
         )
-    labels = sample(graph, "valid", ["train", "valid"], config.seed)
+    labels = sample(graph, "valid", ["train", "valid"], config.seed, outcome.neural)
     labels = labels.take(
         ~scores.forbidden(labels.triples)
     )  # triples that a constraint excludes have probability 0, whatever the regression gives

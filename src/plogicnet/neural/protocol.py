@@ -144,6 +144,13 @@ class NeuralModel(Protocol):
         """
 
     @property
+    def is_pairwise(self) -> bool:
+        """Whether scoring a triple costs much less than scoring a query against all entities.
+
+        If not, probabilities are fitted on fewer triples.
+        """
+
+    @property
     def bytes_per_query(self) -> int:
         """The memory for scoring one query against all entities, including the scores."""
 

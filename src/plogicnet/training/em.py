@@ -113,8 +113,12 @@ def _e_step(graph: KnowledgeGraph, config: Config, state: Outcome, hooks: Hooks)
     examples = Examples.of(graph.train) if is_first else make_examples(graph, state.rule_model, state.accepted, config)
     validate = partial(hooks.validate, graph, config, neural) if config.neural.validate_every else None
     warm = config.em.warm_start and not is_first
-    fit = partial(neural.fit, examples, seed, warm, hooks.progress, validate=validate, checkpoint=hooks.checkpoint)
-    with hooks.clock("e_step"), memory_checked(graph, config):
+
+    def fit() -> None:
+        with memory_checked(graph, config):
+            neural.fit(examples, seed, warm, hooks.progress, validate=validate, checkpoint=hooks.checkpoint)
+
+    with hooks.clock("e_step"):
         if is_first and not system_of(config).guides:
             hooks.fit_first(graph, config, neural, seed, fit)
         else:

@@ -70,7 +70,7 @@ def rescale(graph: KnowledgeGraph, config: Config, neural: NeuralModel) -> None:
     """Rescale the scores of a neural model by Platt scaling on valid, so that σ(score) is a probability."""
     if not len(graph.valid):
         return
-    labels = sample(graph, "valid", ["train", "valid"], config.seed)
+    labels = sample(graph, "valid", ["train", "valid"], config.seed, neural)
     scores = neural.score(labels.triples).double().cpu().numpy()
     neural.rescale(*platt(scores, labels.label, labels.count))
 

@@ -73,6 +73,12 @@ def test_fused_steps_need_much_less_memory() -> None:
     graph = small_graph()
     plain, fused = (training_cost(graph, PathSettings(), fused).bytes for fused in (False, True))
     assert plain > 2 * fused
+    assert training_cost(graph, PathSettings(), fused=True, negatives=True).bytes > 1.5 * fused
+
+
+def test_another_optimizer_is_refused() -> None:
+    with pytest.raises(InputError, match=r"neural\.optimizer: the path model is trained with adam"):
+        PathModel(small_graph(), PathSettings(optimizer="adagrad"))
 
 
 @pytest.mark.parametrize("stop", [3, 7])

@@ -37,7 +37,8 @@ class PathKind:
         from plogicnet.neural.paths.kernels import use_kernels
 
         settings = PathSettings.of(config.neural)
-        return training_cost(graph, settings, use_kernels(settings, pick_device(config.device)))
+        fused = use_kernels(settings, pick_device(config.device))
+        return training_cost(graph, settings, fused, config.em.hidden_negatives == "explicit")
 
     def search_space(self, graph: "KnowledgeGraph", config: "Config") -> "SearchSpace":  # noqa: ARG002
         """Return the settings that are worth searching on a graph, with their ranges."""

@@ -12,6 +12,8 @@ from plogicnet.neural.protocol import Examples
 from plogicnet.neural.sampling import ShuffledEpochs, explicit_negatives
 
 CPU = torch.device("cpu")
+MIN_ANSWER_WEIGHT = 0.5
+"""Positives of less weight compete with other answers of their query."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,8 @@ class Batches:
         self.n_entities, self.n_relations, self.device, half = n_entities, n_relations, device, max(1, size // 2)
         self.positives = ShuffledEpochs(examples.positives, examples.weights, half, seed, CPU)
         self.negatives = explicit_negatives(examples, half, seed, CPU)
-        self.answers = {side: AnswerIndex.of(examples.positives, n_entities, side) for side in SIDES}
+        probable = examples.positives[examples.weights >= MIN_ANSWER_WEIGHT]
+        self.answers = {side: AnswerIndex.of(probable, n_entities, side) for side in SIDES}
 
     def draw(self, step: int) -> Batch:
         """Return the batch of a step."""
@@ -79,24 +82,24 @@ class Batches:
         left_out[self._on_device(np.concatenate(row)), self._on_device(np.concatenate(column))] = True
         directed = [q.relation + self.n_relations * (q.side == "head") for q in asked]
         return Batch(
-            known=torch.cat([q.known for q in asked]).to(self.device),
-            relation=torch.cat(directed).to(self.device),
-            answer=torch.cat([q.answer for q in asked]).to(self.device),
-            weight=torch.cat([q.weight for q in positives]).to(self.device),
+            known=self._on_device(torch.cat([q.known for q in asked])),
+            relation=self._on_device(torch.cat(directed)),
+            answer=self._on_device(torch.cat([q.answer for q in asked])),
+            weight=self._on_device(torch.cat([q.weight for q in positives])),
             left_out=left_out,
         )
 
-    def _on_device(self, array: IntArray) -> Tensor:
+    def _on_device(self, array: IntArray | Tensor) -> Tensor:
         return on_device(array, self.device)
 
 
-def on_device(array: IntArray, device: torch.device) -> Tensor:
-    """Return an array as a tensor on a device.
+def on_device(array: IntArray | Tensor, device: torch.device) -> Tensor:
+    """Return an array or a tensor on the CPU as a tensor on a device.
 
     Example:
         >>> on_device(np.array([1, 2]), CPU)
         tensor([1, 2])
     """
-    tensor = torch.from_numpy(np.ascontiguousarray(array))
+    tensor = torch.as_tensor(np.ascontiguousarray(array))
     # a copy from memory that is not pinned waits for all earlier work of the device
     return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor

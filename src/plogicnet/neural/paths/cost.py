@@ -12,8 +12,10 @@ FUSED_SAVED_BYTES, FUSED_BYTES = 14, 24
 """Bytes per state that the kernels keep for each layer, and that one layer needs: states and gradients in two bytes."""
 
 
-def training_cost(graph: KnowledgeGraph, s: PathSettings, fused: bool) -> Cost:
+def training_cost(graph: KnowledgeGraph, s: PathSettings, fused: bool, negatives: bool = False) -> Cost:
     """Estimate the cost of an E-step: the states of all layers and, without kernels, the messages of one layer.
+
+    `negatives` tells whether there are explicit negatives.
 
     Example:
         >>> graph = KnowledgeGraph.from_names([("anna", "knows", "ben")])
@@ -22,17 +24,18 @@ def training_cost(graph: KnowledgeGraph, s: PathSettings, fused: bool) -> Cost:
         True
     """
     n, n_edges, n_relations = len(graph.entities), 2 * len(graph.train), 2 * len(graph.relations)
-    size = s.batch * s.dim
+    n_queries = 2 * max(1, s.batch // 2) * (1 + negatives)  # of both sides; at most as many negatives as positives
+    size = n_queries * s.dim
     if fused:
         layers = n * size * (FUSED_SAVED_BYTES * s.layers + FUSED_BYTES)
     else:
         layers = 4 * size * (PLAIN_COPIES * n_edges + (s.layers + STATE_COPIES) * n)
-    parameters = 8 * s.layers * n_relations * s.dim * (s.dim + s.batch)
+    parameters = 8 * s.layers * n_relations * s.dim * (s.dim + n_queries)
     return Cost(
         steps=s.steps,
         bytes=layers + 4 * parameters,
-        work=f"{s.batch:,} queries over {n_edges:,} edges, {s.layers} layers of {s.dim} dimensions",
-        purpose=f"message passing over {n_edges:,} edges for {s.batch:,} queries",
+        work=f"{n_queries:,} queries over {n_edges:,} edges, {s.layers} layers of {s.dim} dimensions",
+        purpose=f"message passing over {n_edges:,} edges for {n_queries:,} queries",
         remedy="use a smaller neural.batch or neural.paths.dim" + ("" if fused else ", or a GPU"),
         positives=s.batch,
     )

@@ -66,6 +66,8 @@ class PathModel:
     """
 
     def __init__(self, graph: KnowledgeGraph, settings: PathSettings, device: str = "cpu") -> None:
+        if settings.optimizer == "adagrad":
+            raise InputError("neural.optimizer: the path model is trained with adam. Set neural.optimizer=auto.")
         self.settings, self.device = settings, pick_device(device)
         self.n_relations = len(graph.relations)
         self.fused = use_kernels(settings, self.device)
@@ -103,7 +105,7 @@ class PathModel:
         self.layer = self._make_layer()
 
     def _make_layer(self) -> Layer:
-        if not self.fused:
+        if not self.fused or not len(self.edges):
             return PlainLayer(self.edges)
         from plogicnet.neural.paths.kernels.layer import FusedLayer
 
@@ -112,6 +114,11 @@ class PathModel:
     @property
     def is_logit(self) -> bool:
         """False: the training loss is a softmax over all entities."""
+        return False
+
+    @property
+    def is_pairwise(self) -> bool:
+        """False: each distinct query needs message passing over the whole graph."""
         return False
 
     @property
@@ -157,9 +164,13 @@ class PathModel:
         probable = examples.positives[examples.weights >= MIN_ACCEPTED_WEIGHT]
         return probable[~self.graph.observed.contains(probable)]
 
+    def _hide(self) -> Hide:
+        """Return what is hidden from a training query."""
+        return choose_hiding(self.graph) if self.settings.hide == "auto" else self.settings.hide
+
     def _stepper(self, examples: Examples, seed: int) -> PathSteps:
         s = self.settings
-        hide: Hide = choose_hiding(self.graph) if s.hide == "auto" else s.hide
+        hide = self._hide()
         batches = Batches(examples, len(self.graph.entities), self.n_relations, s.batch, seed, self.device)
 
         def score(parameters: Tensors, batch: Batch) -> Tensor:
@@ -345,7 +356,7 @@ class PathModel:
 
     def _fingerprint(self, examples: Examples, seed: int, warm: bool, validated: bool) -> str:
         """Return a digest of everything that determines a training; a checkpoint must have the same digest."""
-        digest = hashlib.sha256(repr((self.settings, seed, warm, validated, self.fused)).encode())
+        digest = hashlib.sha256(repr((self.settings, self._hide(), seed, warm, validated, self.fused)).encode())
         start = [p.cpu().numpy() for p in self.parameters.values()] if warm else []
         for array in (examples.positives, examples.weights, examples.negatives, self.graph.train, *start):
             digest.update(np.ascontiguousarray(array).tobytes())

@@ -42,7 +42,6 @@ def initial_parameters(n_relations: int, dim: int, layers: int, generator: torch
         "score_relation": uniform(dim, dim, 2 * dim),
         "score_bias": uniform(dim, 2 * dim),
         "score_map": uniform(2 * dim, 2 * dim),
-        "score_offset": uniform(2 * dim, 1),
     }
 
 
@@ -80,4 +79,4 @@ def score_queries(
     asked = (boundary @ parameters["score_relation"] + parameters["score_bias"]).to(dtype)
     combined = (states @ parameters["score_state"].to(dtype) + asked).relu()
     scores = combined @ parameters["score_map"].to(dtype)
-    return scores.to(boundary.dtype).T + parameters["score_offset"]
+    return scores.to(boundary.dtype).T

@@ -43,30 +43,25 @@ class PathSteps:
     def __init__(self, average: Tensors, score: Score, batches: Batches, settings: PathSettings) -> None:
         self.average, self.score, self.batches, self.settings = average, score, batches, settings
         self.copies = {name: tensor.clone() for name, tensor in average.items()}
-        self.device = batches.device
+        self.on_gpu = batches.device.type == "cuda"
         self.batch = batches.draw(0)
-        self.rate, self.share, self.last_loss = (torch.zeros((), device=self.device) for _ in range(3))
+        self.rate, self.share, self.last_loss = (torch.zeros((), device=batches.device) for _ in range(3))
         self._prepare_optimizer()
 
     def _prepare_optimizer(self) -> None:
         s, parameters = self.settings, list(self.copies.values())
-        self.optimizer: torch.optim.Optimizer
-        if s.optimizer == "adagrad":
-            self.optimizer = torch.optim.Adagrad(parameters, weight_decay=s.weight_decay)
-        else:
-            on_gpu = self.device.type == "cuda"
-            self.optimizer = torch.optim.AdamW(parameters, weight_decay=s.weight_decay, fused=True, capturable=on_gpu)
+        self.optimizer = torch.optim.AdamW(parameters, weight_decay=s.weight_decay, fused=True, capturable=self.on_gpu)
         self.graph: Any = None
-        self.remaining_eager_steps = EAGER_STEPS if self.device.type == "cuda" and s.optimizer != "adagrad" else -1
+        self.eager_steps = EAGER_STEPS
 
     def step(self, number: int) -> None:
         """Perform step `number`."""
         self.batch.copy_(self.batches.draw(number))
         self.rate.fill_(self.settings.learning_rate * rate_factor(number, self.settings.steps))
         self.share.fill_(1 - averaging_decay(self.settings.averaging, number))
-        if self.remaining_eager_steps:
+        if not self.on_gpu or self.eager_steps:
             self._compute()
-            self.remaining_eager_steps -= 1
+            self.eager_steps -= 1
             return
         if self.graph is None:
             self.graph = torch.cuda.CUDAGraph()

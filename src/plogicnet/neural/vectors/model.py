@@ -108,6 +108,11 @@ class VectorModel:
         return self.settings.recipe == "sampled"
 
     @property
+    def is_pairwise(self) -> bool:
+        """True: a score is a comparison of two vectors."""
+        return True
+
+    @property
     def bytes_per_query(self) -> int:
         """The memory of one query's scores and of a temporary copy."""
         return 8 * self.n_entities

@@ -47,6 +47,9 @@ class Layout:
     run_pieces: Tensor
     position_type: torch.dtype
 
+    def __deepcopy__(self, memo: object) -> "Layout":
+        return self  # immutable
+
     @classmethod
     def of(cls, edges: Edges, max_piece: int = MAX_PIECE) -> "Layout":
         """Sort and cut the edges."""

@@ -12,7 +12,9 @@ FB15k-237 (E = 544,230, B = 64, d = 32) these are 2.2 GB and 13.4 GB per layer. 
 import triton
 import triton.language as tl
 
-MIN_VARIANCE = tl.constexpr(1e-6)
+from plogicnet.neural.paths import layer
+
+MIN_VARIANCE = tl.constexpr(layer.MIN_VARIANCE)
 
 
 @triton.jit

@@ -8,10 +8,12 @@ bytes, this is 0.36 GB and 0.83 GB per layer, so 0.07 ms and 0.17 ms at 4.8 TB/s
 import triton
 import triton.language as tl
 
-MIN_SCALE = tl.constexpr(0.01)
+from plogicnet.neural.paths import layer
+
+MIN_SCALE = tl.constexpr(layer.MIN_SCALE)
 NORM_EPSILON = tl.constexpr(1e-5)
-MIN_DEVIATION = tl.constexpr(0.0010000005)
-"""Deviations up to this are those of the smallest variance, 1e-6, and have no gradient."""
+MIN_DEVIATION = tl.constexpr(layer.MIN_VARIANCE**0.5 * (1 + 5e-7))
+"""Deviations up to this are those of the smallest variance, rounded, and have no gradient."""
 
 
 @triton.jit

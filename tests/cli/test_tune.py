@@ -1,6 +1,7 @@
 """The command `tune`: its table, JSON and best settings, killed and continued, and errors."""
 
 import json
+import shlex
 import signal
 import sys
 from pathlib import Path
@@ -113,10 +114,10 @@ def searched(graph: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--set", "neural.steps=11"], "a search with other settings (neural.steps: 20, now 11)"),
-        (["--seed", "3"], "a search with other settings (seed: 0, now 3)"),
-        (["--search", "neural.batch=8"], "other search spaces (TransE neural.batch: 16,32, now 8)"),
-        (["--model", "TransE"], "other search spaces (ComplEx neural.vectors.dim: 4..8, now none)"),
+        (["--set", "neural.steps=11"], "another search (neural.steps: 20, now 11)"),
+        (["--seed", "3"], "another search (seed: 0, now 3)"),
+        (["--search", "neural.batch=8"], "another search (TransE neural.batch: 16,32, now 8)"),
+        (["--model", "TransE"], "another search (ComplEx neural.vectors.dim: 4..8, now none)"),
     ],
 )
 def test_a_directory_of_another_search_is_refused(
@@ -136,7 +137,7 @@ def test_a_directory_of_another_graph_is_refused(call: Call, graph: Path, search
     (tmp_path / "valid.txt").write_text((graph / "valid.txt").read_text())
     code, _, stderr = call("tune", tmp_path, "--out", searched, *OPTIONS)
     assert code == 2
-    assert f"{searched} contains a search with another graph." in stderr
+    assert f"{searched} contains another search (graph checksum: " in stderr
 
 
 def test_unusable_directories_are_refused(call: Call, graph: Path, searched: Path, tmp_path: Path) -> None:
@@ -166,10 +167,23 @@ def test_a_model_that_the_user_chose_is_the_only_one(call: Call, graph: Path, tm
     ):
         out = tmp_path / "-".join(arguments or ["default"])
         call_json(call, "tune", graph, "--out", out, *BASE, *arguments, "--trials", 1)
-        space = json.loads((out / "search.json").read_text())["spaces"]
-        assert {key.split()[0] for key in space} == models
+        search = json.loads((out / "search.json").read_text())
+        assert {model for model, _, key in (name.partition(" ") for name in search) if "." in key} == models
         first = json.loads((out / "trials.jsonl").read_text())
         assert first["settings"]["neural.model"] == ("DistMult" if models == {"DistMult"} else "TransE")
+
+
+def test_the_next_command_reads_the_graph_in_the_same_way(call: Call, graph: Path, tmp_path: Path) -> None:
+    data, rules, out = tmp_path / "my graph.txt", tmp_path / "my.rules", tmp_path / "my search"
+    lines = (line.split("\t") for line in (graph / "train.txt").read_text().splitlines())
+    data.write_text("".join(f"{head}\t{tail}\t{relation}\n" for head, relation, tail in lines))
+    rules.write_text("wife(A, B) => husband(B, A)\n")
+    reading = [data, "--rules", rules, "--columns", "htr", "--split", "0.8,0.1,0.1"]
+    code, stdout, stderr = call("tune", *reading, "--out", out, *OPTIONS, "--trials", 1)
+    assert code == 0, stderr
+    *_, command = stdout.splitlines()[-1].partition("Next: ")
+    expected = ["plogicnet", "train", *map(str, reading), "--config", str(out / "best.yaml"), "--out", "RUN"]
+    assert shlex.split(command) == expected
 
 
 def test_invalid_options_exit_with_2(call: Call, graph: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -52,5 +52,21 @@ def test_invalid_searches_are_refused(text: str, message: str) -> None:
     assert message in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("domain", "value", "rounded"),
+    [
+        (Range(1_001, 1_004), 1_003, 1_003),
+        (Range(1_001, 1_004), 1_002.5, 1_002),
+        (Range(10_000, 10_100), 10_057, 10_057),
+        (Range(1.0001, 1.0004), 1.00025, 1.00025),
+        (Range(1_000, 9_000), 1_234, 1_230),
+        (Range(1_234, 9_000), 1_234, 1_234),
+        (Range(1e-4, 0.1, log=True), 0.000123456, 0.000123),
+    ],
+)
+def test_values_are_rounded_if_the_range_is_wide(domain: Range, value: float, rounded: float) -> None:
+    assert domain.round(value) == rounded
+
+
 def test_a_later_search_replaces_an_earlier_one() -> None:
     assert parse_search(["em.lambda=0..1", "em.lambda=auto"], Config()) == {"em.lambda": Choices(("auto",))}

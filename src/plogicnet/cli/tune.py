@@ -1,5 +1,6 @@
 """The command `tune`."""
 
+import shlex
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,12 +13,10 @@ from plogicnet.cli.settings import DEMO_PRESET, duration, make_config, open_sour
 from plogicnet.config import Choices, Config, parse_search
 from plogicnet.support.errors import InputError
 from plogicnet.support.interrupts import is_interrupt, sigterm_as_interrupt
-from plogicnet.support.progress import for_stderr
+from plogicnet.support.progress import no_progress, progress_bar
 
 if TYPE_CHECKING:
     from plogicnet.tuning.trials import Trial
-
-MODEL = "neural.model"
 
 
 def tune(
@@ -52,7 +51,7 @@ def tune(
     if find_spec("optuna") is None:
         raise InputError("`tune` needs Optuna. Install it with: pip install 'plogicnet[tune]'")
     from plogicnet.model import PLogicNet
-    from plogicnet.tuning.space import QUICK_MODELS
+    from plogicnet.tuning.space import MODEL, QUICK_MODELS
     from plogicnet.tuning.study import Tuning, run_search
     from plogicnet.tuning.trials import BEST_FILE, best_trial
 
@@ -72,7 +71,8 @@ def tune(
     directory = out or Path(f"tune-{opened.name}")
     try:
         with sigterm_as_interrupt():
-            finished = run_search(tuning, directory, trials, _print_trial, for_stderr())
+            progress = progress_bar if sys.stderr.isatty() else no_progress
+            finished = run_search(tuning, directory, trials, _print_trial, progress)
     except BaseException as error:
         if is_interrupt(error) and directory.is_dir():
             print_message(f"Stopped. To continue, run the same command again. Its trials are in {directory}.")
@@ -85,7 +85,10 @@ def tune(
         print_json({"directory": str(directory), "trials": [t.to_json() for t in finished], "best": kept})
         return
     show.console().print(show.trials_table(finished, best))
-    command = " ".join(["plogicnet train", *([graph] if graph else []), f"--config {directory / BEST_FILE} --out RUN"])
+    values = {"rules": rules, "columns": columns if columns != "hrt" else None, "split": split}
+    values |= {"config": directory / BEST_FILE, "out": "RUN"}
+    words = [word for key, value in values.items() if value is not None for word in (f"--{key}", str(value))]
+    command = shlex.join(["plogicnet", "train", *([graph] if graph else []), *words])
     print(f"Best settings saved in {directory / BEST_FILE}. Next: {command}")
 
 
@@ -93,4 +96,5 @@ def _print_trial(trial: "Trial") -> None:
     """Print one line about a finished trial on stderr."""
     result = {"pruned": "stopped early", "failed": f"failed: {trial.error}"}.get(trial.state)
     result = result or f"valid MRR {trial.mrr:.4f}"
-    print(f"Trial {trial.trial}: {result}, {duration(trial.seconds)}", file=sys.stderr)
+    time = duration(trial.seconds) if trial.same_as is None else f"same settings as trial {trial.same_as}"
+    print(f"Trial {trial.trial}: {result}, {time}", file=sys.stderr)

@@ -49,19 +49,19 @@ class Range:
         """Whether the range contains only integers."""
         return isinstance(self.low, int) and isinstance(self.high, int)
 
-    @property
-    def middle(self) -> float:
-        """The value in the middle of the scale."""
-        return self.round((self.low * self.high) ** 0.5 if self.log else (self.low + self.high) / 2)
-
     def round(self, value: float) -> float:
         """Return the value with three significant digits, as an integer if the range is one of integers.
 
+        If this changes the value by more than 1% of the width of the range, keep all digits.
+
         Example:
-            >>> Range(0.001, 0.1).round(0.0123456), Range(1, 5_000).round(1234)
-            (0.0123, 1230)
+            >>> Range(0.001, 0.1).round(0.0123456), Range(1, 5_000).round(1234), Range(1_001, 1_004).round(1_002)
+            (0.0123, 1230, 1002)
         """
-        rounded = min(max(float(f"{value:.3g}"), self.low), self.high)
+        rounded = float(f"{value:.3g}")
+        if abs(rounded - value) > (self.high - self.low) / 100:
+            rounded = value
+        rounded = min(max(rounded, self.low), self.high)
         return int(rounded) if self.of_integers else rounded
 
 
@@ -82,11 +82,6 @@ class Choices:
 
     def __str__(self) -> str:
         return ",".join(map(str, self.values))
-
-    @property
-    def middle(self) -> Any:
-        """The first value."""
-        return self.values[0]
 
 
 Domain = Range | Choices

@@ -40,7 +40,7 @@ class TrainingSettings:
         return cls(**{name: value for name, value in shared.items() if value != "auto"}, **asdict(block))
 
 
-MIN_STEPS = (100, 400, 1_500)
+TINY_GRAPH_STEPS = (100, 400, 1_500)
 """On tiny graphs, a search over `neural.steps` has at least this many steps: smallest, first and largest value."""
 
 
@@ -52,5 +52,5 @@ def steps_range(n_triples: int, batch: int, low: float, start: float, high: floa
         '500..5000:log'
     """
     passes = (epochs * n_triples / batch for epochs in (low, start, high))
-    steps = [max(least, round(n)) for least, n in zip(MIN_STEPS, passes, strict=True)]
+    steps = [max(least, round(n)) for least, n in zip(TINY_GRAPH_STEPS, passes, strict=True)]
     return Range(steps[0], steps[2], True, steps[1])

@@ -34,13 +34,18 @@ def mine_and_ground(
     graph: KnowledgeGraph, config: Config, statements: Sequence[Statement], hooks: Hooks
 ) -> tuple[Outcome, int]:
     """Mine rules, and return the state before the first EM iteration and the number of candidate rules."""
-    no_rules = RuleTable.of([], [], [])
-    mined = MiningResult(no_rules, no_rules, 0)
-    with hooks.clock("mine"):
-        if config.em.rules:
-            mined = collect_rules(graph, config, statements, hooks.progress)
+    mined = mine(graph, config, statements, hooks)
     with hooks.clock("ground"):
         return initial_state(graph, config, mined.rules, mined.constraints, hooks), mined.n_candidates
+
+
+def mine(graph: KnowledgeGraph, config: Config, statements: Sequence[Statement], hooks: Hooks) -> MiningResult:
+    """Mine rules and add the written rules. Without `em.rules`, return no rules."""
+    with hooks.clock("mine"):
+        if config.em.rules:
+            return collect_rules(graph, config, statements, hooks.progress)
+    no_rules = RuleTable.of([], [], [])
+    return MiningResult(no_rules, no_rules, 0)
 
 
 def initial_state(

@@ -92,17 +92,19 @@ def first_settings(base: Config, spaces: Mapping[str, SearchSpace]) -> list[Sett
     for model, space in spaces.items():
         config = trial_config(base, {MODEL: model}).completed
         current = dict(flat_settings(config))
-        start = {MODEL: model} | {key: _start(domain, current[key]) for key, domain in space.items()}
-        if trial_config(base, start).completed != base.completed:
-            starts.append(start)
+        starts.append({MODEL: model} | {key: _start(domain, current[key]) for key, domain in space.items()})
     return starts
 
 
 def _start(domain: Domain, current: Any) -> Any:
-    """Return the first value to try: the stated one, or else the value of the base settings if it is in the domain."""
+    """Return the first value to try: the stated one, the value of the base settings, the first choice or the middle."""
     if domain.start is not None:
         return domain.start
-    return current if current in domain else domain.middle
+    if current in domain:
+        return current
+    if isinstance(domain, Choices):
+        return domain.values[0]
+    return domain.round(math.sqrt(domain.low * domain.high) if domain.log else (domain.low + domain.high) / 2)
 
 
 def changed_settings(config: Config, keys: Container[str] = ()) -> dict[str, Any]:

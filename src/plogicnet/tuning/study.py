@@ -1,33 +1,34 @@
 """The search: Optuna proposes settings, and each trial trains with them and returns its validation MRR.
 
 The next trial is a function of the seed, the search spaces and the finished trials. So a search that was killed
-continues as if it had not been.
+continues as if it had not been. Only a trial that ends the process twice is skipped.
 """
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
 from plogicnet.config import Config, Domain, Range, SearchSpace
 from plogicnet.config.tree import flat_settings
 from plogicnet.graph import KnowledgeGraph, as_triples
+from plogicnet.grounding.engine import MiningResult
 from plogicnet.neural.device import use_threads
 from plogicnet.neural.protocol import NeuralModel, model_kind
 from plogicnet.rules import Statement
 from plogicnet.support.errors import InputError
-from plogicnet.support.progress import Progress, no_progress
+from plogicnet.support.progress import Advance, Progress, no_progress
 from plogicnet.systems.system import system_of
-from plogicnet.training.em import mine_and_ground, run_em
+from plogicnet.training.em import initial_state, mine, run_em
 from plogicnet.training.hooks import Hooks
 from plogicnet.training.selection import validation_mrr, with_validation
 from plogicnet.tuning.space import MODEL, Settings, first_settings, search_spaces, trial_config, with_limited_steps
-from plogicnet.tuning.trials import COMPLETE, FAILED, PRUNED, Trial, identity, open_search, write_trials
+from plogicnet.tuning.trials import COMPLETE, FAILED, PRUNED, Trial, identity, open_search, record_start, write_trials
 
 if TYPE_CHECKING:
     import optuna
@@ -36,18 +37,26 @@ VALIDATIONS = 5
 """The number of validations per E-step. After each one, the pruner decides whether the trial continues."""
 FULL_TRIALS = 5
 """The number of complete trials before the first trial is pruned."""
-FAILURES = (InputError, FloatingPointError, torch.OutOfMemoryError)
-"""The errors that end a trial, but not the search."""
+MAX_DRAWS = 10
+"""How often settings are drawn until they differ from those of all finished trials."""
+MAX_STARTS = 2
+"""How often a trial starts. If it has ended the process this many times, it is skipped."""
+FAILURES = (InputError, FloatingPointError, RuntimeError, MemoryError)
+"""The errors that end a trial, but not the search. RuntimeError includes the errors of CUDA."""
 
 
 @dataclass(frozen=True)
 class Tuning:
-    """What to tune: a graph without its test split, base settings, written rules, and the search space per model."""
+    """What to tune: a graph without its test split, base settings, written rules, and the search space per model.
+
+    `mined` contains the rules of the last trial, by the settings that determine them.
+    """
 
     graph: KnowledgeGraph
     base: Config
     statements: Sequence[Statement]
     spaces: Mapping[str, SearchSpace]
+    mined: dict[str, MiningResult] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -77,28 +86,34 @@ def run_search(
     on_trial: Callable[[Trial], None] = lambda _: None,
     progress: Progress = no_progress,
 ) -> list[Trial]:
-    """Run trials until the directory contains `n_trials`. Return all of them."""
+    """Run trials until the directory contains `n_trials`. Return all of them. `progress` displays their steps."""
     use_threads(tuning.base.threads)
     with open_search(directory, identity(tuning.graph, tuning.base, tuning.statements, tuning.spaces)) as trials:
-        with progress("trials", max(0, n_trials - len(trials))) as advance:
-            while len(trials) < n_trials:
-                trials.append(run_trial(tuning, trials))
-                write_trials(directory, tuning.base, trials, tuning.graph.name)
-                on_trial(trials[-1])
-                advance()
+        write_trials(directory, tuning.base, trials, tuning.graph.name)  # a kill can have left old best settings
+        while len(trials) < n_trials:
+            with record_start(directory, len(trials)) as n_starts:
+                trials.append(run_trial(tuning, trials, n_starts, progress))
+            write_trials(directory, tuning.base, trials, tuning.graph.name)
+            on_trial(trials[-1])
         return trials
 
 
-def run_trial(tuning: Tuning, finished: Sequence[Trial]) -> Trial:
-    """Run the next trial.
+def run_trial(tuning: Tuning, finished: Sequence[Trial], n_starts: int = 1, progress: Progress = no_progress) -> Trial:
+    """Run the next trial, which now starts for the `n_starts`-th time.
+
+    If a finished trial has the same settings, return a copy of it.
 
     Raises:
-        InputError: The first trial fails, because the base settings cannot be used.
+        InputError, RuntimeError, MemoryError: The first trial fails, because the base settings cannot be used.
     """
     import optuna
 
     started, number, validations = time.perf_counter(), len(finished), list[float]()
     asked, settings = propose(tuning, finished)
+    if same := equal_trial(tuning, settings, finished):
+        return replace(same, trial=number, seconds=0.0, same_as=same.trial)
+    if n_starts > MAX_STARTS:
+        return Trial(number, FAILED, None, 0.0, settings, error=f"the program ended {MAX_STARTS} times in this trial")
     stops_early = tuning.base.neural.validate_every > 0 or "neural.validate_every" in settings
 
     def validate(graph: KnowledgeGraph, config: Config, neural: NeuralModel) -> float:
@@ -109,13 +124,18 @@ def run_trial(tuning: Tuning, finished: Sequence[Trial]) -> Trial:
         # without early stopping, training must keep the last parameters, so each validation counts as an improvement
         return validations[-1] if stops_early else float(len(validations))
 
+    @contextmanager
+    def trial_progress(step: str, total: int) -> Iterator[Advance]:
+        with progress(f"trial {number}: {step}", total) as advance:
+            yield lambda units=1, note="": advance(units)  # noqa: ARG005 (the note has the result of `validate`)
+
     mrr, state, message = None, COMPLETE, ""
     try:
-        mrr = train_trial(tuning, settings, stops_early, Hooks(validate=validate))
+        mrr = train_trial(tuning, settings, stops_early, Hooks(progress=trial_progress, validate=validate))
     except optuna.TrialPruned:
         state = PRUNED
     except FAILURES as error:
-        if not number and isinstance(error, InputError):
+        if not number and not isinstance(error, FloatingPointError):
             raise
         state, message = FAILED, str(error)
     return Trial(number, state, mrr, time.perf_counter() - started, settings, tuple(validations), message)
@@ -128,14 +148,25 @@ def train_trial(tuning: Tuning, settings: Settings, stops_early: bool, hooks: Ho
     if config.em.neural and not stops_early:
         steps = model_kind(config).cost(tuning.graph, config).steps
         config = config.with_values({"neural.validate_every": max(1, math.ceil(steps / VALIDATIONS))})
-    start, _ = mine_and_ground(tuning.graph, config, tuning.statements, hooks)
+    key = repr((config.em.rules, config.rules, config.grounding))
+    if key not in tuning.mined:
+        tuning.mined.clear()
+        tuning.mined[key] = mine(tuning.graph, config, tuning.statements, hooks)
+    mined = tuning.mined[key]
+    start = initial_state(tuning.graph, config, mined.rules, mined.constraints, hooks)
     return run_em(tuning.graph, config, start, hooks).validation_mrr
+
+
+def equal_trial(tuning: Tuning, settings: Settings, finished: Sequence[Trial]) -> Trial | None:
+    """Return the first finished trial with the same settings, including those of the base settings, or None."""
+    config = trial_config(tuning.base, settings).completed
+    return next((t for t in finished if trial_config(tuning.base, t.settings).completed == config), None)
 
 
 def propose(tuning: Tuning, finished: Sequence[Trial]) -> "tuple[optuna.Trial, Settings]":
     """Return the next trial and its settings: the first ones are given, the others are Optuna's.
 
-    Optuna's sampler gets a new seed for each trial.
+    Optuna's sampler gets a new seed for each trial. It draws again if a finished trial has the same settings.
     """
     import optuna
 
@@ -146,15 +177,19 @@ def propose(tuning: Tuning, finished: Sequence[Trial]) -> "tuple[optuna.Trial, S
     study = optuna.create_study(direction="maximize", sampler=sampler, pruner=pruner)
     distributions = _distributions(tuning.spaces)
     study.add_trials([_as_optuna(tuning, trial, distributions) for trial in finished])
-    starts = first_settings(tuning.base, tuning.spaces)
-    if len(finished) < len(starts):
-        asked, settings = study.ask(), starts[len(finished)]
-    else:
-        asked = study.ask(distributions)  # values for all models; those of the other models are ignored
-        model = asked.params[MODEL]
-        space = tuning.spaces[model].items()
-        settings = {MODEL: model} | {key: _value(domain, asked.params[f"{model} {key}"]) for key, domain in space}
-    return asked, with_limited_steps(tuning.graph, tuning.base, settings)
+    starts = first_settings(tuning.base, tuning.spaces)[len(finished) :]
+    for draw in range(MAX_DRAWS):
+        if starts and not draw:
+            asked, settings = study.ask(), starts[0]
+        else:
+            asked = study.ask(distributions)  # values for all models; those of the other models are ignored
+            model = asked.params[MODEL]
+            space = tuning.spaces[model].items()
+            settings = {MODEL: model} | {key: _value(domain, asked.params[f"{model} {key}"]) for key, domain in space}
+        settings = with_limited_steps(tuning.graph, tuning.base, settings)
+        if equal_trial(tuning, settings, finished) is None:
+            break
+    return asked, settings
 
 
 def _as_optuna(tuning: Tuning, trial: Trial, distributions: Mapping[str, Any]) -> "optuna.trial.FrozenTrial":

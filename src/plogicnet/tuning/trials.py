@@ -1,4 +1,4 @@
-"""The trials of a search and their directory: `search.json`, `trials.jsonl` and `best.yaml`."""
+"""The trials of a search and their directory: `search.json`, `starts.txt`, `trials.jsonl` and `best.yaml`."""
 
 import hashlib
 import json
@@ -16,21 +16,16 @@ from plogicnet.graph import KnowledgeGraph
 from plogicnet.rules import Statement
 from plogicnet.support.errors import InputError
 from plogicnet.support.files import lock_directory, make_directory, remove_partial_files, write_text
+from plogicnet.support.interrupts import is_interrupt
 from plogicnet.support.records import Record, to_jsonable
 from plogicnet.tuning.space import Settings, changed_settings, trial_config
+from plogicnet.version import VERSION
 
 T = TypeVar("T")
-SEARCH_FILE, TRIALS_FILE, BEST_FILE, LOCK_FILE = "search.json", "trials.jsonl", "best.yaml", ".lock"
+SEARCH_FILE, STARTS_FILE, TRIALS_FILE = "search.json", "starts.txt", "trials.jsonl"
+BEST_FILE, LOCK_FILE = "best.yaml", ".lock"
 COMPLETE, PRUNED, FAILED = "complete", "pruned", "failed"
 """The states of a trial. A pruned one was stopped early. A failed one raised an error."""
-
-PARTS = {
-    "graph": "another graph",
-    "rules": "other rules",
-    "settings": "other settings",
-    "spaces": "other search spaces",
-}
-"""The parts of `identity`, and how a message names another one."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +40,7 @@ class Trial(Record):
         settings: its settings that differ from the base settings.
         validations: the MRR of the neural model at each validation during training.
         error: the error message of a failed trial.
+        same_as: the trial with the same settings that this one copies, or None.
     """
 
     trial: int
@@ -54,6 +50,7 @@ class Trial(Record):
     settings: Settings
     validations: tuple[float, ...] = ()
     error: str = ""
+    same_as: int | None = None
 
     @classmethod
     def from_json(cls, line: Mapping[str, Any]) -> "Trial":
@@ -74,17 +71,17 @@ def best_trial(trials: Sequence[Trial]) -> Trial | None:
 def identity(
     graph: KnowledgeGraph, base: Config, statements: Sequence[Statement], spaces: Mapping[str, SearchSpace]
 ) -> dict[str, Any]:
-    """Return what a search must not change when it continues. The test split is not a part of it."""
+    """Return what must not change when a search continues. The test split is not a part of it."""
     digest = hashlib.sha256("\n".join((*graph.entities.names, "", *graph.relations.names)).encode())
     for split in (graph.train, graph.valid):
         digest.update(f"\n{len(split)}\n".encode() + split.tobytes())
-    settings = {key: value for key, value in flat_settings(base.completed) if key not in ("device", "threads")}
-    return {
-        "graph": digest.hexdigest(),
-        "rules": "\n".join(map(str, statements)),
-        "settings": to_jsonable(settings),
-        "spaces": {f"{model} {key}": str(domain) for model, space in spaces.items() for key, domain in space.items()},
-    }
+    rules = hashlib.sha256("\n".join(map(str, statements)).encode())
+    search = {"version": VERSION, "graph checksum": digest.hexdigest()[:16], "rules checksum": rules.hexdigest()[:16]}
+    search |= {key: to_jsonable(v) for key, v in flat_settings(base.completed) if key not in ("device", "threads")}
+    for model, space in spaces.items():
+        for key, domain in space.items():
+            search[f"{model} {key}"] = str(domain) + ("" if domain.start is None else f", first {domain.start}")
+    return search
 
 
 @contextmanager
@@ -98,23 +95,34 @@ def open_search(directory: Path, search: Mapping[str, Any]) -> Iterator[list[Tri
     make_directory(directory)
     with lock_directory(directory, LOCK_FILE):
         remove_partial_files(directory)
-        if file.exists():
-            _require_same(directory, next(iter(_read_lines(file, dict)), {}), search)
-        else:
+        stored: Mapping[str, Any] = next(iter(_read_lines(file, dict)), {})
+        trials = _read_lines(directory / TRIALS_FILE, Trial.from_json)
+        for key in [*stored, *search] if trials else ():
+            before, now = stored.get(key, "none"), search.get(key, "none")
+            if before != now:
+                detail = f"({key}: {before}, now {now}). Use another --out, or remove this directory."
+                raise InputError(f"{directory} contains another search {detail}")
+        if stored != search:  # the search is new, or its first trial failed with other settings
+            (directory / STARTS_FILE).unlink(missing_ok=True)
             write_text(file, json.dumps(search) + "\n")
-        yield _read_lines(directory / TRIALS_FILE, Trial.from_json)
+        yield trials
 
 
-def _require_same(directory: Path, stored: Mapping[str, Any], search: Mapping[str, Any]) -> None:
-    for part, other in PARTS.items():
-        before, now = stored.get(part), search[part]
-        if before != now:
-            detail = ""
-            if isinstance(before, dict) and isinstance(now, dict):
-                key = next(key for key in before | now if before.get(key) != now.get(key))
-                detail = f" ({key}: {before.get(key, 'none')}, now {now.get(key, 'none')})"
-            remedy = "Use another --out, or remove this directory."
-            raise InputError(f"{directory} contains a search with {other}{detail}. {remedy}")
+@contextmanager
+def record_start(directory: Path, trial: int) -> Iterator[int]:
+    """Record that a trial starts, and yield how often it has. The record of an interrupted trial is removed.
+
+    The record of the first trial is also removed if it raises an error, since the settings can be corrected.
+    """
+    file = directory / STARTS_FILE
+    before = file.read_text(encoding="utf-8") if file.exists() else ""
+    write_text(file, f"{before}{trial}\n")
+    try:
+        yield before.split().count(str(trial)) + 1
+    except BaseException as error:
+        if is_interrupt(error) or not trial:
+            write_text(file, before)
+        raise
 
 
 def _read_lines(file: Path, make: Callable[[Any], T]) -> list[T]:

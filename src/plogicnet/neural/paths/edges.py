@@ -44,7 +44,8 @@ class Edges:
         """Create the edges of some triples."""
         head, kind, tail = triples[:, HEAD], triples[:, RELATION], triples[:, TAIL]
         both = np.stack([np.r_[head, tail], np.r_[kind, kind + n_relations], np.r_[tail, head]])
-        source, relation, destination = torch.from_numpy(both[:, np.lexsort(both)]).to(device)
+        # PyTorch's scatter operations are ten times as fast with a contiguous index
+        source, relation, destination = torch.from_numpy(np.ascontiguousarray(both[:, np.lexsort(both)])).to(device)
         return cls(source, relation, destination, n_entities, n_relations)
 
     def __len__(self) -> int:

@@ -92,7 +92,7 @@ class PlainLayer:
         index = edges.destination[:, None, None].expand(-1, b, d)
 
         def reduce(values: Tensor, how: str, start: Tensor, hidden_value: float) -> Tensor:
-            shown = values.masked_fill(hidden[:, :, None], hidden_value)
+            shown = values if queries.hide == "nothing" else values.masked_fill(hidden[:, :, None], hidden_value)
             return start.scatter_reduce(0, index, shown, how)
 
         count = self.count_messages(hidden).to(states.dtype)

@@ -172,7 +172,7 @@ def test_a_failed_save_leaves_the_previous_snapshot(
     def fail(*_: object) -> None:
         raise OSError("no space left on device")
 
-    for function in ("neural.vectors.model.save_file", "runs.files._write_hidden", "runs.snapshots.write_manifest"):
+    for function in ("neural.parameters.save_file", "runs.files._write_hidden", "runs.snapshots.write_manifest"):
         with monkeypatch.context() as patch:
             patch.setattr(f"plogicnet.{function}", fail)
             for path in (run, tmp_path / "new"):

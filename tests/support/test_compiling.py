@@ -3,6 +3,7 @@
 import importlib
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,14 @@ from plogicnet.support.compiling import compiled
 def add_three(x):
     return x + 3
 """
+
+
+@pytest.fixture(autouse=True)
+def _interrupts() -> Iterator[None]:
+    """Raise KeyboardInterrupt on SIGINT, which background processes ignore."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def test_an_interrupt_in_a_callback_of_the_compiler_is_not_lost(

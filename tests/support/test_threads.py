@@ -13,6 +13,7 @@ import faulthandler, random, signal
 from plogicnet.support.threads import map_in_threads
 
 faulthandler.dump_traceback_later(60, exit=True)  # a deadlock
+signal.signal(signal.SIGINT, signal.default_int_handler)  # background processes ignore SIGINT
 signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(signal.SIGINT))
 draw, interrupted = random.Random(0), 0
 while interrupted < 3000:

@@ -29,6 +29,8 @@ class LayerInputs:
         norm_scale: (dim,), the scale of the layer norm.
         norm_shift: (dim,), the shift of the layer norm.
         mean_log_count: the unit of the degree scale; see `Edges.mean_log_count`.
+        is_first: whether only the known entities have a state that is not zero. Then a layer can omit the gradients of
+            the other states.
     """
 
     boundary: Tensor
@@ -39,6 +41,7 @@ class LayerInputs:
     norm_scale: Tensor
     norm_shift: Tensor
     mean_log_count: float
+    is_first: bool = False
 
 
 class Layer(Protocol):

@@ -71,12 +71,14 @@ def score_queries(
     states = torch.zeros(n_entities, b, d, dtype=dtype, device=boundary.device)
     states = states.index_put((queries.known, column), boundary.to(dtype))
     by_layer = zip(*(parameters[name].unbind(0) for name in LAYER_PARAMETERS), strict=True)
+    is_first = True
     for relation_map, relation_offset, state_map, statistics_map, bias, norm_scale, norm_shift in by_layer:
         # a relation's factor depends on the relation that is asked for
         vector = (boundary @ relation_map).view(b, -1, d).transpose(0, 1) + relation_offset[:, None, :]
         update = (state_map, statistics_map, bias, norm_scale, norm_shift)
-        states = layer(states, LayerInputs(boundary, vector, *update, mean_log_count), queries)
+        states = layer(states, LayerInputs(boundary, vector, *update, mean_log_count, is_first), queries)
+        is_first = False
     asked = (boundary @ parameters["score_relation"] + parameters["score_bias"]).to(dtype)
     combined = (states @ parameters["score_state"].to(dtype) + asked).relu()
-    scores = combined @ parameters["score_map"].to(dtype)
-    return scores.to(boundary.dtype).T
+    # candidates whose scores differ little would be tied in bfloat16
+    return (combined.to(boundary.dtype) @ parameters["score_map"]).T

@@ -47,7 +47,7 @@ class FusedLayer:
             inputs.bias,
             inputs.norm_scale,
             inputs.norm_shift,
-            (self.layout, ends, HIDE_CODES[queries.hide], 1 / inputs.mean_log_count),
+            (self.layout, ends, HIDE_CODES[queries.hide], inputs.is_first, 1 / inputs.mean_log_count),
         )
 
 
@@ -55,7 +55,7 @@ class _FusedLayer(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, states: Tensor, boundary: Tensor, vector: Tensor, *rest: Any) -> Tensor:
         """Reduce the messages, then update the states."""
-        *weights, (layout, ends, hide, inverse_mean_log) = rest
+        *weights, (layout, ends, hide, is_first, inverse_mean_log) = rest
         state_map, statistics_map, *vectors = weights
         n, b, d = states.shape
         save, kind, device = any(ctx.needs_input_grad), states.dtype, states.device
@@ -74,7 +74,7 @@ class _FusedLayer(torch.autograd.Function):
         reduce_messages[(n_pieces * (b // FORWARD["BLOCK"]),)](
             *(states, vector, boundary, layout.pieces, layout.source, layout.relation, layout.degree, *ends),
             *(*results, *parts, n_pieces, b),
-            **(FORWARD | {"D": d, "HIDE": hide, "SAVE": save}),
+            **(FORWARD | {"D": d, "HIDE": hide, "SAVE": save, "FIRST": is_first}),
         )
         if len(layout.combined):
             combine_pieces[(len(layout.combined), b // COMBINE["BLOCK"])](
@@ -89,7 +89,7 @@ class _FusedLayer(torch.autograd.Function):
             num_warps=UPDATE_WARPS,
         )
         ctx.save_for_backward(states, boundary, vector, *maps, *vectors, *results, *ends)
-        ctx.others = (layout, hide, inverse_mean_log)
+        ctx.others = (layout, hide, is_first, inverse_mean_log)
         return new_states
 
     @staticmethod
@@ -97,7 +97,7 @@ class _FusedLayer(torch.autograd.Function):
         """Compute the gradients in the opposite order."""
         states, boundary, vector, *saved = ctx.saved_tensors
         weights, (statistics, positions, log_count), ends = saved[:5], saved[5:8], saved[8:]
-        layout, hide, inverse_mean_log = ctx.others
+        layout, hide, is_first, inverse_mean_log = ctx.others
         (n, b, d), kind, device = states.shape, states.dtype, states.device
         n_programs = triton.cdiv(n * b, ROWS)
         gradients = torch.empty_like(statistics)
@@ -120,7 +120,7 @@ class _FusedLayer(torch.autograd.Function):
         message_gradients[(n_pieces * (b // BACKWARD["BLOCK"]),)](
             *(states, vector, layout.run_pieces, layout.runs, layout.destination, layout.position, *ends),
             *(gradients, positions, d_states, d_vectors, n_pieces, n_copies, len(vector), b),
-            **(BACKWARD | {"D": d, "HIDE": hide}),
+            **(BACKWARD | {"D": d, "HIDE": hide, "FIRST": is_first}),
         )
         at = ends[0], torch.arange(b, device=device)
         four, is_boundary = gradients[at].float(), positions[at] == -1

@@ -4,9 +4,12 @@ All tensors are contiguous. A program computes a tile of queries × dimensions o
 queries are the slowest index, so that the states of a block stay in the L2 cache. Hidden edges are recognised by
 comparing numbers, so the layout is the same for all queries.
 
-Lower bound, with E edges, B queries and d dimensions in two bytes: the forward pass reads a state per edge, so
-2 · E · B · d bytes. The backward pass reads four gradients and two positions per edge, so 12 · E · B · d bytes. For
-FB15k-237 (E = 544,230, B = 64, d = 32) these are 2.2 GB and 13.4 GB per layer. The L2 cache serves most of them.
+Before the first layer, only the known entities have a state that is not zero (FIRST). Their messages are the only ones
+that are read, and only their gradients are computed.
+
+Lower bound of each other layer, with E edges, B queries and d dimensions in two bytes: the forward pass reads a state
+per edge, so 2 · E · B · d bytes. The backward pass reads four gradients and two positions per edge, so 12 · E · B · d
+bytes. For FB15k-237 (E = 544,230, B = 64, d = 32) these are 2.2 GB and 13.4 GB. The L2 cache serves a part of them.
 """
 
 import triton
@@ -65,6 +68,7 @@ def reduce_messages(
     states, vector, boundary, pieces, source, relation, degree, known, answer, asked, inverse,
     statistics, positions, log_count, part_values, part_positions, part_hidden, n_pieces, B,
     D: tl.constexpr, BLOCK: tl.constexpr, UNROLL: tl.constexpr, HIDE: tl.constexpr, SAVE: tl.constexpr,
+    FIRST: tl.constexpr,
 ):  # fmt: skip
     """Reduce the messages of one piece. Store the statistics, or a scratch row if the entity has several pieces."""
     program = tl.program_id(0)
@@ -95,8 +99,15 @@ def reduce_messages(
             edge = tl.minimum(start + i, last - 1)
             u = tl.load(source + edge)
             r = tl.load(relation + edge)
-            state = tl.load(states + u.to(tl.int64) * (B * D) + tile).to(tl.float32)
-            factor = tl.load(vector + r.to(tl.int64) * (B * D) + tile).to(tl.float32)
+            state_at = states + u.to(tl.int64) * (B * D) + tile
+            factor_at = vector + r.to(tl.int64) * (B * D) + tile
+            if FIRST:
+                is_sender = (u == known_b)[:, None]
+                state = tl.load(state_at, mask=is_sender, other=0.0).to(tl.float32)
+                factor = tl.load(factor_at, mask=is_sender, other=0.0).to(tl.float32)
+            else:
+                state = tl.load(state_at).to(tl.float32)
+                factor = tl.load(factor_at).to(tl.float32)
             message = tl.where(exists, state * factor, 0.0)
             counts = exists & (b >= 0)[:, None]
             if HIDE > 0:
@@ -176,6 +187,7 @@ def combine_pieces(
 def message_gradients(
     states, vector, run_pieces, runs, destination, position, known, answer, asked, inverse, gradients, positions,
     d_states, d_vector, n_pieces, n_copies, n_vectors, B, D: tl.constexpr, BLOCK: tl.constexpr, HIDE: tl.constexpr,
+    FIRST: tl.constexpr,
 ):  # fmt: skip
     """Add the gradients of the messages of some runs to those of the states and of the relation vectors.
 
@@ -201,6 +213,9 @@ def message_gradients(
     asked_b = tl.load(asked + b)
     inverse_b = tl.load(inverse + b)
     is_end = tl.max(((known_b == u) | (answer_b == u)).to(tl.int32), 0) > 0
+    if FIRST:
+        is_sender = tl.max((known_b == u).to(tl.int32), 0) > 0
+        last_run = tl.where(is_sender, last_run, first_run)
     copy_at = (program % n_copies).to(tl.int64) * (n_vectors * B * D)
     d_state = tl.zeros((BLOCK, D), tl.float32)
     for run in range(first_run, last_run):

@@ -2,7 +2,7 @@
 
     python benchmarks/paths.py step [--data NAME]       time a step and the test set, fused and plain, in one run
     python benchmarks/paths.py profile [--data NAME]    the time of each kernel in a step
-    python benchmarks/paths.py train --data NAME --preset NAME --seeds 0,1,2 [--set A=B] --out FILE
+    python benchmarks/paths.py train --data NAME --seeds 0,1,2 [--preset NAME] [--set A=B] --out FILE
                                                         train and evaluate, one row with a value per seed
     python benchmarks/paths.py collect FILE ...         add rows to docs/results/paths.json
 
@@ -82,7 +82,7 @@ def make(graph: KnowledgeGraph, kernels: str) -> PathModel:
     return model
 
 
-def test_queries(graph: KnowledgeGraph) -> list[tuple[Side, IntArray, IntArray]]:
+def distinct_test_queries(graph: KnowledgeGraph) -> list[tuple[Side, IntArray, IntArray]]:
     """Return the distinct queries of the test set: missing side, known entities, relations."""
     queries: list[tuple[Side, IntArray, IntArray]] = []
     sides: list[tuple[Side, int]] = [("tail", HEAD), ("head", TAIL)]
@@ -96,7 +96,7 @@ def score_test(model: PathModel, graph: KnowledgeGraph) -> float:
     """Return the seconds for scoring all entities as answers of every query of the test set."""
     torch.cuda.synchronize()
     start = time.perf_counter()
-    for side, known, relations in test_queries(graph):
+    for side, known, relations in distinct_test_queries(graph):
         for first in range(0, len(known), 1024):
             part = slice(first, first + 1024)
             model.score_all(known[part], relations[part], side)
@@ -148,10 +148,14 @@ def train(arguments: argparse.Namespace) -> dict[str, object]:
     The first seed also compiles the kernels. `train_seconds` are those of the E-steps, `fit_seconds` also include
     mining, weight learning, calibration and evaluation.
     """
-    graph, fits = open_graph(arguments.data), []
-    config = Config().with_preset(arguments.preset).with_values(parse_assignments(arguments.set))
+    graph, row = open_graph(arguments.data), {}
+    fits: list[dict[str, Any]] = []
+    preset = arguments.preset or f"best/{arguments.data}-paths"
+    config = Config().with_preset(preset).with_values(parse_assignments(arguments.set))
+    device = torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU"
     for seed in arguments.seeds:
-        torch.cuda.reset_peak_memory_stats()
+        if torch.cuda.is_available():
+            torch.cuda.reset_peak_memory_stats()
         started = time.perf_counter()
         with TemporaryDirectory() as folder:
             model = PLogicNet(config.with_values({"seed": seed})).fit(graph, out=Path(folder, "run"))
@@ -164,21 +168,36 @@ def train(arguments: argparse.Namespace) -> dict[str, object]:
                 **{f"{name}_valid_mrr": valid[key]["mrr"] for name, key in SYSTEMS.items()},
                 "train_seconds": round(sum(t["seconds"]["e_step"] for t in timings.values()), 1),
                 "fit_seconds": round(time.perf_counter() - started, 1),
-                "peak_gb": round(torch.cuda.max_memory_allocated() / 2**30, 2),
+                "peak_gb": round(torch.cuda.max_memory_allocated() / 2**30, 2) if torch.cuda.is_available() else None,
                 "lambda": model.history[-1].lambda_,
             }
         )
         print(json.dumps({"seed": seed} | fits[-1]), flush=True)
-    by_seed = {name.removeprefix("neural_"): [fit[name] for fit in fits] for name in fits[0]}
-    row = {"dataset": arguments.data, "model": "Paths", "hide": config.neural.blocks["paths"].hide}
-    origin = {"device": torch.cuda.get_device_name(), "command": " ".join(["python", *sys.argv])}
-    return row | {"preset": arguments.preset, "set": arguments.set, "seeds": arguments.seeds} | by_seed | origin
+        neural = model.fitted.outcome.neural
+        assert isinstance(neural, PathModel)
+        row = {
+            "dataset": arguments.data,
+            "model": "Paths",
+            "hide": neural.hide,
+            "preset": preset,
+            "set": arguments.set,
+            "seeds": arguments.seeds[: len(fits)],
+        }
+        row |= {name.removeprefix("neural_"): [fit[name] for fit in fits] for name in fits[0]}
+        row |= {"device": device, "command": command(arguments)}
+        if arguments.out:  # after each seed, so that a kill loses only one
+            arguments.out.write_text(json.dumps(row))
+    return row
 
 
-def collect(files: list[Path]) -> None:
-    """Add rows to docs/results/paths.json, with the current commit. A row replaces one of the same command."""
+def command(arguments: argparse.Namespace) -> str:
+    """Return the command without the output file."""
+    return " ".join(["python", *sys.argv]).replace(f" --out {arguments.out}", "")
+
+
+def collect(files: list[Path], commit: str) -> None:
+    """Add rows to docs/results/paths.json, with their commit. A row replaces one of the same command."""
     file = ROOT / "docs" / "results" / "paths.json"
-    commit = current_commit()
     rows = {row["command"]: row for row in (json.loads(file.read_text()) if file.exists() else [])}
     for new in files:
         row = json.loads(new.read_text())
@@ -194,13 +213,14 @@ def main() -> None:
     parser.add_argument("--data", default="fb15k-237")
     parser.add_argument("--seconds", type=float, default=20.0, help="seconds per round")
     parser.add_argument("--plain", action=argparse.BooleanOptionalAction, default=True, help="also time the peer")
-    parser.add_argument("--preset", default="best/fb15k-237-paths")
+    parser.add_argument("--preset", help="default: best/NAME-paths")
     parser.add_argument("--seeds", type=lambda text: [int(part) for part in text.split(",")], default=[0])
     parser.add_argument("--set", action="append", default=[])
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--commit", help="commit that collected rows belong to; default: the current one")
     arguments = parser.parse_args()
     if arguments.part == "collect":
-        collect(arguments.files)
+        collect(arguments.files, arguments.commit or current_commit())
         return
     if arguments.part == "profile":
         print(profile(open_graph(arguments.data)))
@@ -220,7 +240,7 @@ def time_steps(arguments: argparse.Namespace) -> dict[str, object]:
     return {
         "graph": arguments.data,
         "device": torch.cuda.get_device_name(),
-        "n_queries": sum(len(known) for _, known, _ in test_queries(graph)),
+        "n_queries": sum(len(known) for _, known, _ in distinct_test_queries(graph)),
         "n_edges": len(model.edges),
         "bandwidth": round(bandwidth / 1e12, 2),
         "floor_ms": round(1e3 * floor_seconds(model, bandwidth), 1),

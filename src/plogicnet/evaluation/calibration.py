@@ -18,8 +18,8 @@ NEGATIVES_PER_SIDE = 100
 """Number of sampled corruptions per triple and side. Each is weighted to represent its share of all entities."""
 MAX_TRIPLES = 5_000
 """Larger splits are sampled."""
-MAX_TRIPLES_BY_QUERY = 500
-"""The same if the neural model needs message passing for each triple."""
+NEGATIVES_BY_QUERY, MAX_TRIPLES_BY_QUERY = 20, 500
+"""The same two numbers if the neural model needs message passing for each sampled triple."""
 CHUNK_ROWS = 1 << 17
 """Number of triples scored at once. Scores do not depend on it."""
 RIDGE = 1e-2
@@ -118,8 +118,8 @@ def sample(
 
     A query has far more candidates than sampled corruptions, so each corruption counts for its share of the entities.
     A fitted probability then refers to all candidates of a query, not to a single random corruption. It is a cautious
-    estimate: corruptions can be true facts that are not in any of `splits`, and these count as wrong. Fewer triples are
-    sampled if they are expensive to score with `neural`.
+    estimate: corruptions can be true facts that are not in any of `splits`, and these count as wrong. Fewer triples and
+    corruptions are sampled if they are expensive to score with `neural`.
 
     Example:
         >>> rows = [(str(i), "next", str(i + 1)) for i in range(100)]
@@ -129,11 +129,12 @@ def sample(
     """
     rng = np.random.default_rng([seed, 7])
     positives = graph.split(split)
-    size = MAX_TRIPLES if neural is None or neural.is_pairwise else MAX_TRIPLES_BY_QUERY
+    is_pairwise = neural is None or neural.is_pairwise
+    size = MAX_TRIPLES if is_pairwise else MAX_TRIPLES_BY_QUERY
     if len(positives) > size:
         positives = positives[np.sort(rng.choice(len(positives), size, replace=False))]
     n = len(graph.entities)
-    per_query = min(NEGATIVES_PER_SIDE, n)
+    per_query = min(NEGATIVES_PER_SIDE if is_pairwise else NEGATIVES_BY_QUERY, n)
     corruptions = []
     for column in (HEAD, TAIL):
         rows = np.repeat(positives, per_query, axis=0)

@@ -46,6 +46,7 @@ MAX_CHUNK_QUERIES, MAX_CHUNK_BYTES = 64, {"cpu": 2**28, "cuda": 2**32}
 """Maximum number and memory of the queries of a chunk when scoring. Larger chunks are not faster."""
 TIMED_CHUNKS, LONG_SECONDS = 3, 60.0
 """After so many chunks, the remaining time is estimated. Times longer than this are logged."""
+HIDDEN_FACTS = {"edge": "their own fact", "pair": "any fact between their two entities"}
 MIN_ACCEPTED_WEIGHT = 0.5
 """Minimum weight of a positive that becomes an edge, with message_graph: accepted."""
 
@@ -164,13 +165,15 @@ class PathModel:
         probable = examples.positives[examples.weights >= MIN_ACCEPTED_WEIGHT]
         return probable[~self.graph.observed.contains(probable)]
 
-    def _hide(self) -> Hide:
-        """Return what is hidden from a training query."""
+    @property
+    def hide(self) -> Hide:
+        """What is hidden from a training query."""
         return choose_hiding(self.graph) if self.settings.hide == "auto" else self.settings.hide
 
     def _stepper(self, examples: Examples, seed: int) -> PathSteps:
         s = self.settings
-        hide = self._hide()
+        hide = self.hide
+        log.info("training queries do not see %s", HIDDEN_FACTS[hide])
         batches = Batches(examples, len(self.graph.entities), self.n_relations, s.batch, seed, self.device)
 
         def score(parameters: Tensors, batch: Batch) -> Tensor:
@@ -356,7 +359,7 @@ class PathModel:
 
     def _fingerprint(self, examples: Examples, seed: int, warm: bool, validated: bool) -> str:
         """Return a digest of everything that determines a training; a checkpoint must have the same digest."""
-        digest = hashlib.sha256(repr((self.settings, self._hide(), seed, warm, validated, self.fused)).encode())
+        digest = hashlib.sha256(repr((self.settings, self.hide, seed, warm, validated, self.fused)).encode())
         start = [p.cpu().numpy() for p in self.parameters.values()] if warm else []
         for array in (examples.positives, examples.weights, examples.negatives, self.graph.train, *start):
             digest.update(np.ascontiguousarray(array).tobytes())

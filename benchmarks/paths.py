@@ -1,9 +1,13 @@
 """The path model on a GPU: the time of a step and of scoring a test set, compared with lower bounds and with a peer.
 
+    python benchmarks/paths.py check [--quick] [--out FILE]
+                                                        compare the kernels with the plain layer in float64; --quick is
+                                                        for compute-sanitizer
     python benchmarks/paths.py step [--data NAME]       time a step and the test set, fused and plain, in one run
     python benchmarks/paths.py profile [--data NAME]    the time of each kernel in a step
-    python benchmarks/paths.py train --data NAME --seeds 0,1,2 [--preset NAME] [--set A=B] --out FILE
-                                                        train and evaluate, one row with a value per seed
+    python benchmarks/paths.py train --data NAME --seeds 0,1,2 [--preset NAME] [--set A=B] --out FILE [--runs DIR]
+                                                        train and evaluate, one row with a value per seed; seeds that
+                                                        FILE has are not trained again; DIR keeps the runs
     python benchmarks/paths.py collect FILE ...         add rows to docs/results/paths.json
 
 The peer is the plain layer: gather and scatter operations of PyTorch, in float32, with the same parameters.
@@ -15,7 +19,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -28,7 +32,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
 from plogicnet import Config, PLogicNet, open_graph
 from plogicnet.config import parse_assignments
 from plogicnet.graph import HEAD, RELATION, TAIL, IntArray, KnowledgeGraph, Side
+from plogicnet.neural.paths.edges import Edges, Hide, PathQueries
+from plogicnet.neural.paths.kernels import DIMS
+from plogicnet.neural.paths.layer import Layer, PlainLayer
 from plogicnet.neural.paths.model import PathModel
+from plogicnet.neural.paths.network import initial_parameters, score_queries
 from plogicnet.neural.paths.settings import PathSettings
 from plogicnet.neural.protocol import Examples
 from plogicnet.support.files import write_text
@@ -36,7 +44,8 @@ from results import current_commit
 
 ROOT = Path(__file__).resolve().parent.parent
 ROUNDS = 3
-SYSTEMS = {"neural": "neural", "plogicnet_star": "plogicnet*"}
+SYSTEMS = {"": "neural", "plogicnet_star_": "plogicnet*"}
+"""The systems that a row has metrics of, by the prefix of the metrics' names."""
 METRICS = ("mrr", "hits_at_1", "hits_at_10")
 
 
@@ -148,51 +157,110 @@ def train(arguments: argparse.Namespace) -> dict[str, object]:
     The first seed also compiles the kernels. `train_seconds` are those of the E-steps, `fit_seconds` also include
     mining, weight learning, calibration and evaluation.
     """
-    graph, row = open_graph(arguments.data), {}
-    fits: list[dict[str, Any]] = []
+    graph = open_graph(arguments.data)
     preset = arguments.preset or f"best/{arguments.data}-paths"
     config = Config().with_preset(preset).with_values(parse_assignments(arguments.set))
-    device = torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU"
-    for seed in arguments.seeds:
-        if torch.cuda.is_available():
-            torch.cuda.reset_peak_memory_stats()
-        started = time.perf_counter()
-        with TemporaryDirectory() as folder:
-            model = PLogicNet(config.with_values({"seed": seed})).fit(graph, out=Path(folder, "run"))
-            timings = json.loads(Path(folder, "run", "work", "timings.json").read_text())
-        test: dict[str, Any] = dict(model.evaluate("test"))
-        valid = model.history[-1].valid
-        fits.append(
-            {
-                **{f"{name}_{metric}": test[key][metric] for name, key in SYSTEMS.items() for metric in METRICS},
-                **{f"{name}_valid_mrr": valid[key]["mrr"] for name, key in SYSTEMS.items()},
-                "train_seconds": round(sum(t["seconds"]["e_step"] for t in timings.values()), 1),
-                "fit_seconds": round(time.perf_counter() - started, 1),
-                "peak_gb": round(torch.cuda.max_memory_allocated() / 2**30, 2) if torch.cuda.is_available() else None,
-                "lambda": model.history[-1].lambda_,
+    old = json.loads(arguments.out.read_text()) if arguments.out and arguments.out.exists() else {"seeds": []}
+    with TemporaryDirectory() as folder:
+        for seed in arguments.seeds:
+            if seed in old["seeds"]:
+                continue
+            row = {
+                "dataset": arguments.data,
+                "model": "Paths",
+                "hide": PathModel(graph, PathSettings.of(config.neural)).hide,
+                "preset": preset,
+                "set": arguments.set,
+                "seeds": [*old["seeds"], seed],
             }
-        )
-        print(json.dumps({"seed": seed} | fits[-1]), flush=True)
-        neural = model.fitted.outcome.neural
-        assert isinstance(neural, PathModel)
-        row = {
-            "dataset": arguments.data,
-            "model": "Paths",
-            "hide": neural.hide,
-            "preset": preset,
-            "set": arguments.set,
-            "seeds": arguments.seeds[: len(fits)],
-        }
-        row |= {name.removeprefix("neural_"): [fit[name] for fit in fits] for name in fits[0]}
-        row |= {"device": device, "command": command(arguments)}
-        if arguments.out:  # after each seed, so that a kill loses only one
-            arguments.out.write_text(json.dumps(row))
-    return row
+            run = Path(arguments.runs or folder, f"{arguments.data}-{seed}")
+            new = train_seed(graph, config.with_values({"seed": seed}), run)
+            print(json.dumps({"seed": seed} | new), flush=True)
+            row |= {name: [*old.get(name, []), value] for name, value in new.items()}
+            device = torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU"
+            old = row | {"device": device, "command": command(arguments)}
+            if arguments.out:  # after each seed, so that a kill loses only one
+                arguments.out.write_text(json.dumps(old))
+    return old
+
+
+def train_seed(graph: KnowledgeGraph, config: Config, run: Path) -> dict[str, object]:
+    """Train a run, and return its metrics and costs."""
+    on_gpu = torch.cuda.is_available()
+    if on_gpu:
+        torch.cuda.reset_peak_memory_stats()
+    started = time.perf_counter()
+    model = PLogicNet(config).fit(graph, out=run)
+    seconds = time.perf_counter() - started
+    timings = json.loads((run / "work" / "timings.json").read_text())
+    test: dict[str, Any] = dict(model.evaluate("test"))
+    valid = model.history[-1].valid
+    return {
+        **{f"{prefix}{metric}": test[key][metric] for prefix, key in SYSTEMS.items() for metric in METRICS},
+        **{f"{prefix}valid_mrr": valid[key]["mrr"] for prefix, key in SYSTEMS.items()},
+        "train_seconds": round(sum(t["seconds"]["e_step"] for t in timings.values()), 1),
+        "fit_seconds": round(seconds, 1),
+        "peak_gb": round(torch.cuda.max_memory_allocated() / 2**30, 2) if on_gpu else None,
+        "lambda": model.history[-1].lambda_,
+    }
+
+
+@dataclass(frozen=True)
+class Check:
+    """A comparison of the kernels with the plain layer on a random graph with a hub, a loop and copies of edges."""
+
+    dim: int
+    hide: Hide
+    dtype: torch.dtype
+    max_piece: int
+
+    def errors(self, n: int, n_triples: int, n_relations: int, n_queries: int) -> dict[str, float]:
+        """Return the relative error of the scores, and of the gradient of each parameter, against float64."""
+        rng = np.random.default_rng(0)
+        ends = rng.integers(0, n - 1, (2, n_triples))
+        triples = np.stack([ends[0], rng.integers(0, n_relations - 1, n_triples), ends[1]], 1)
+        triples[: n_triples // 10, 0] = 0
+        triples = np.concatenate([triples, triples[:2], [[0, 0, 0]]])
+        edges = Edges.of(triples, n, n_relations, torch.device("cuda"))
+        known, relation, answer = torch.from_numpy(triples[rng.integers(0, len(triples), n_queries)].T.copy()).cuda()
+        queries = PathQueries(known, relation, answer, self.hide)
+        drawn = initial_parameters(n_relations, self.dim, 3, torch.Generator().manual_seed(0))
+
+        def compute(layer: Layer, kind: torch.dtype, wide: torch.dtype) -> dict[str, torch.Tensor]:
+            parameters = {name: value.to("cuda", wide).requires_grad_() for name, value in drawn.items()}
+            scores = score_queries(parameters, layer, queries, n, edges.mean_log_count, kind)
+            torch.nn.functional.cross_entropy(scores, answer).backward()  # type: ignore[no-untyped-call]
+            gradients = {name: p.grad for name, p in parameters.items() if p.grad is not None}
+            return {"scores": scores.detach(), **gradients}
+
+        expected = compute(PlainLayer(edges), torch.float64, torch.float64)
+        from plogicnet.neural.paths.kernels.layer import FusedLayer  # needs Triton
+
+        found = compute(FusedLayer(edges, self.max_piece), self.dtype, torch.float32)
+        return {name: float((found[name] - x).norm() / x.norm()) for name, x in expected.items()}
+
+
+def check_kernels(quick: bool) -> dict[str, object]:
+    """Compare the kernels with the plain layer for all dimensions, ways of hiding and types."""
+    sizes = (40, 300, 4, 16) if quick else (2_000, 30_000, 12, 64)
+    rows = []
+    for dim in (32,) if quick else DIMS:
+        for hide in ("edge", "pair"):
+            for dtype, bound in ((torch.float32, 1e-4), (torch.bfloat16, 0.3)):
+                for max_piece in (7, 256):
+                    errors = Check(dim, hide, dtype, max_piece).errors(*sizes)
+                    worst = max(errors, key=lambda name: errors[name])
+                    row: dict[str, object] = {"dim": dim, "hide": hide, "type": str(dtype)[6:], "max_piece": max_piece}
+                    row |= {"scores": errors["scores"], "worst": worst, "error": errors[worst]}
+                    rows.append(row | {"passed": errors[worst] < bound})
+                    print(json.dumps(rows[-1]), flush=True)
+    return {"passed": sum(bool(row["passed"]) for row in rows), "of": len(rows), "rows": rows}
 
 
 def command(arguments: argparse.Namespace) -> str:
-    """Return the command without the output file."""
-    return " ".join(["python", *sys.argv]).replace(f" --out {arguments.out}", "")
+    """Return the command without the output files."""
+    text = " ".join(["python", *sys.argv]).replace(f" --out {arguments.out}", "")
+    return text.replace(f" --runs {arguments.runs}", "")
 
 
 def collect(files: list[Path], commit: str) -> None:
@@ -208,7 +276,7 @@ def collect(files: list[Path], commit: str) -> None:
 def main() -> None:
     """Run a part and print its result."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", choices=["step", "profile", "train", "collect"])
+    parser.add_argument("part", choices=["check", "step", "profile", "train", "collect"])
     parser.add_argument("files", nargs="*", type=Path)
     parser.add_argument("--data", default="fb15k-237")
     parser.add_argument("--seconds", type=float, default=20.0, help="seconds per round")
@@ -217,6 +285,8 @@ def main() -> None:
     parser.add_argument("--seeds", type=lambda text: [int(part) for part in text.split(",")], default=[0])
     parser.add_argument("--set", action="append", default=[])
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--runs", type=Path, help="keep the runs in this directory")
+    parser.add_argument("--quick", action="store_true", help="check small graphs only")
     parser.add_argument("--commit", help="commit that collected rows belong to; default: the current one")
     arguments = parser.parse_args()
     if arguments.part == "collect":
@@ -225,7 +295,10 @@ def main() -> None:
     if arguments.part == "profile":
         print(profile(open_graph(arguments.data)))
         return
-    result = train(arguments) if arguments.part == "train" else time_steps(arguments)
+    if arguments.part == "train":
+        print(json.dumps(train(arguments), indent=1))
+        return
+    result = check_kernels(arguments.quick) if arguments.part == "check" else time_steps(arguments)
     print(json.dumps(result, indent=1))
     if arguments.out:
         arguments.out.write_text(json.dumps(result))

@@ -22,7 +22,7 @@ from plogicnet.neural.paths.settings import PathSettings
 from plogicnet.neural.protocol import Examples
 
 CPU = torch.device("cpu")
-ENTITIES, RELATIONS, TRIPLES = 200, 2, 500
+ENTITIES, RELATIONS, TRIPLES = 200, 2, 1_000
 
 
 def is_trace(triple: IntArray, asked: IntArray, hide: Hide) -> bool:
@@ -84,13 +84,13 @@ def distance_from_chance(hide: Literal["edge", "pair"], kind: type[PathModel] = 
     chance, in standard errors. By chance, all ranks among the candidates have the same probability.
     """
     settings = PathSettings(
-        dim=8, layers=2, steps=150, batch=16, hide=hide, averaging=0.9, learning_rate=0.02, weight_decay=0.0
+        dim=8, layers=4, steps=150, batch=16, hide=hide, averaging=0.9, learning_rate=0.02, weight_decay=0.0
     )
     trained = kind(random_graph(0), settings)
     trained.fit(Examples.of(trained.graph.train), seed=0)
     model = trained.bind(random_graph(1))
     triples = model.graph.train
-    found, expected, variance = 0.0, 0.0, 0.0
+    found, expected, variance, generator = 0.0, 0.0, 0.0, torch.Generator().manual_seed(0)
     sides: list[tuple[Side, int, int]] = [("tail", 0, 2), ("head", 2, 0)]
     for side, known, answer in sides:
         index, offset = AnswerIndex.of(triples, ENTITIES, side), RELATIONS * (side == "head")
@@ -99,12 +99,13 @@ def distance_from_chance(hide: Literal["edge", "pair"], kind: type[PathModel] = 
             entity, relation, target = torch.from_numpy(asked.T.copy())
             queries = PathQueries(entity, relation, target, hide)
             with torch.no_grad():
-                scores = model._scores(model.parameters, queries)
+                scores = model._scores(model.parameters, queries).double()
+            scores += 1e-9 * torch.rand(scores.shape, generator=generator)
             score = scores.gather(1, queries.answer[:, None])
             row, other, _ = index.lookup(part[:, known], part[:, 1])
             scores[torch.from_numpy(row), torch.from_numpy(other)] = -torch.inf
             scores[torch.arange(len(part)), queries.known] = -torch.inf  # the graph has no self-loops
-            rank = 1 + (scores > score).sum(1) + (scores == score).sum(1) / 2
+            rank = 1 + (scores > score).sum(1)
             found += float((1 / rank).sum())
             for n in (torch.isfinite(scores).sum(1) + 1).tolist():
                 reciprocal = 1 / np.arange(1, n + 1)

@@ -60,6 +60,9 @@ class PlainLayer:
 
         x_v + ReLU(LayerNorm(A x_v + B f_v + s_v C f_v + D f_v / s_v + b))
 
+    An entity whose messages are all zero keeps its state. So the state stays zero until a path from the known entity
+    reaches the entity.
+
     Hidden edges send no message and are not counted. If they were counted, the model could recognise the answer by its
     missing message.
     """
@@ -81,7 +84,10 @@ class PlainLayer:
         plain, multiplied, divided = (statistics @ m for m in inputs.statistics_map)
         change = states @ inputs.state_map + plain + scale * multiplied + divided / scale.clamp_min(MIN_SCALE)
         width = (states.shape[-1],)
-        return states + layer_norm(change + inputs.bias, width, inputs.norm_scale, inputs.norm_shift).relu()
+        change = layer_norm(change + inputs.bias, width, inputs.norm_scale, inputs.norm_shift).relu()
+        _, largest, smallest, _ = statistics.chunk(4, -1)
+        is_reached = ((largest != 0) | (smallest != 0)).any(-1, keepdim=True)
+        return states + change * is_reached
 
     def statistics(self, states: Tensor, inputs: LayerInputs, queries: PathQueries) -> tuple[Tensor, Tensor]:
         """Return the statistics of the messages to each entity, (entities, queries, 4 · dim), and their number."""

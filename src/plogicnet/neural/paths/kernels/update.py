@@ -34,6 +34,13 @@ def _normalised(
 
 
 @triton.jit
+def _is_reached(statistic, k, D: tl.constexpr):
+    """Return whether a row has a message that is not zero: then its largest or its smallest message is not zero."""
+    is_extreme = (k >= D) & (k < 3 * D)
+    return tl.max(tl.where(is_extreme[None, :], tl.abs(statistic.to(tl.float32)), 0.0), 1) > 0
+
+
+@triton.jit
 def update_states(
     states, statistics, log_count, state_map, statistics_map, bias, norm_scale, norm_shift, new_states, n_rows,
     inverse_mean_log, D: tl.constexpr, ROWS: tl.constexpr,
@@ -49,6 +56,7 @@ def update_states(
     inverse_scale = 1.0 / tl.maximum(scale, MIN_SCALE)
     normal, _ = _normalised(state, statistic, scale, inverse_scale, state_map, statistics_map, bias, d, D)
     activated = tl.maximum(normal * tl.load(norm_scale + d)[None, :] + tl.load(norm_shift + d)[None, :], 0.0)
+    activated = tl.where(_is_reached(statistic, k, D)[:, None], activated, 0.0)
     new = (state.to(tl.float32) + activated).to(new_states.dtype.element_ty)
     tl.store(new_states + row[:, None] * D + d[None, :], new, mask=exists[:, None])
 
@@ -89,7 +97,8 @@ def update_gradients(
     )
     gamma = tl.load(norm_scale + d)[None, :]
     d_out = tl.load(d_new + at, mask=exists, other=0.0).to(tl.float32)
-    d_active = tl.where(normal * gamma + tl.load(norm_shift + d)[None, :] > 0, d_out, 0.0)
+    is_active = (normal * gamma + tl.load(norm_shift + d)[None, :] > 0) & _is_reached(statistic, k, D)[:, None]
+    d_active = tl.where(is_active, d_out, 0.0)
     d_normal = d_active * gamma
     mean = (tl.sum(d_normal, 1) / D)[:, None]
     along = (tl.sum(d_normal * normal, 1) / D)[:, None]

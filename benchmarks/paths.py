@@ -32,8 +32,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
 from plogicnet import Config, PLogicNet, open_graph
 from plogicnet.config import parse_assignments
 from plogicnet.graph import HEAD, RELATION, TAIL, IntArray, KnowledgeGraph, Side
+from plogicnet.neural.paths.backend import FUSED_DIMS
 from plogicnet.neural.paths.edges import Edges, Hide, PathQueries
-from plogicnet.neural.paths.kernels import DIMS
 from plogicnet.neural.paths.layer import Layer, PlainLayer
 from plogicnet.neural.paths.model import PathModel
 from plogicnet.neural.paths.network import initial_parameters, score_queries
@@ -244,7 +244,7 @@ def check_kernels(quick: bool) -> dict[str, object]:
     """Compare the kernels with the plain layer for all dimensions, ways of hiding and types."""
     sizes = (40, 300, 4, 16) if quick else (2_000, 30_000, 12, 64)
     rows = []
-    for dim in (32,) if quick else DIMS:
+    for dim in (32,) if quick else FUSED_DIMS:
         for hide in ("edge", "pair"):
             for dtype, bound in ((torch.float32, 1e-4), (torch.bfloat16, 0.3)):
                 for max_piece in (7, 256):

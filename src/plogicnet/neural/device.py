@@ -1,11 +1,24 @@
 """The choice of the device, of the number of CPU threads, and of the precision of matrix products on a GPU."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from typing import Protocol, TypeVar
 
 import torch
 
 from plogicnet.support.errors import InputError
+from plogicnet.support.threads import map_in_threads
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+class Map(Protocol):
+    """A function like `map`."""
+
+    def __call__(self, work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+        """Yield work(item) for each item, in order."""
+
 
 MIN_PARALLEL_WORK = 1 << 24
 """Minimum number of coordinate differences per step at which several threads pay off."""
@@ -46,6 +59,34 @@ def threads_for(work: int) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+@contextmanager
+def single_threaded() -> Iterator[Map]:
+    """Let PyTorch use one thread. Yield a function that calls another one for each item, in as many threads as before.
+
+    PyTorch's own threads wait for each other after each operation. That takes longer than a small operation, and much
+    longer on a busy machine.
+
+    Example:
+        >>> with single_threaded() as map_in_parallel:
+        ...     list(map_in_parallel(abs, [-1, 2, -3]))
+        [1, 2, 3]
+    """
+    threads = torch.get_num_threads()
+
+    def map_in_parallel(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+        def work_alone(item: Item) -> Result:
+            torch.set_num_threads(1)  # each thread has its own number
+            return work(item)
+
+        return map_in_threads(work_alone, items, threads)
+
+    torch.set_num_threads(1)
+    try:
+        yield map_in_parallel
+    finally:
+        torch.set_num_threads(threads)
 
 
 @contextmanager

@@ -45,18 +45,18 @@ def explicit_negative_loss(scores: Tensor) -> Tensor:
     return -logsigmoid(-scores).mean() / 2
 
 
-def one_vs_all_negative_loss(scores: Tensor, answer: Tensor) -> Tensor:
-    """Return the mean of -log(1 - p) over explicit negatives, where p is the softmax probability of the negative.
+def one_vs_all_negative_losses(scores: Tensor, answer: Tensor) -> Tensor:
+    """Return -log(1 - p) of each explicit negative, where p is the softmax probability of the negative.
 
     Example:
-        >>> round(one_vs_all_negative_loss(torch.zeros(1, 2), torch.tensor([0])).item(), 4)
-        0.6931
+        >>> one_vs_all_negative_losses(torch.zeros(1, 2), torch.tensor([0]))
+        tensor([0.6931])
     """
     if scores.shape[-1] < 2:  # with one entity, p is always one
-        return scores.sum() * 0
+        return scores.sum(-1) * 0
     column = answer[:, None]
     others = scores.scatter(-1, column, -torch.inf).logsumexp(-1)
-    return softplus(scores.gather(-1, column)[:, 0] - others).mean()
+    return softplus(scores.gather(-1, column)[:, 0] - others)
 
 
 def weighted_mean(values: Tensor, weight: Tensor) -> Tensor:

@@ -20,7 +20,12 @@ SMALL_PATHS = {
 
 @pytest.mark.parametrize(
     "values",
-    [{}, {"neural.paths.averaging": 0.0, "neural.paths.message_graph": "accepted", "neural.paths.hide": "pair"}],
+    [
+        {},
+        {"neural.paths.averaging": 0.0, "neural.paths.message_graph": "accepted", "neural.paths.hide": "pair"},
+        {"neural.kernels": "plain"},
+        {"neural.paths.frontier": 3},
+    ],
 )
 def test_the_path_model_fulfils_the_contract(values: dict[str, object], tmp_path: Path) -> None:
     config = Config().with_values(SMALL_PATHS | values)

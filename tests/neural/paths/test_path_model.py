@@ -71,9 +71,9 @@ def test_more_memory_than_there_is_is_refused_before_training() -> None:
 
 def test_fused_steps_need_much_less_memory() -> None:
     graph = small_graph()
-    plain, fused = (training_cost(graph, PathSettings(), fused).bytes for fused in (False, True))
+    plain, fused = (training_cost(graph, PathSettings(), backend).bytes for backend in ("plain", "fused"))
     assert plain > 2 * fused
-    assert training_cost(graph, PathSettings(), fused=True, negatives=True).bytes > 1.5 * fused
+    assert training_cost(graph, PathSettings(), "fused", negatives=True).bytes > 1.5 * fused
 
 
 def test_another_optimizer_is_refused() -> None:

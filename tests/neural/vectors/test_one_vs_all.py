@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plogicnet.graph import IntArray
-from plogicnet.neural.loss import explicit_negative_loss, one_vs_all_loss, one_vs_all_negative_loss
+from plogicnet.neural.loss import explicit_negative_loss, one_vs_all_loss, one_vs_all_negative_losses
 from plogicnet.neural.protocol import Examples
 from plogicnet.neural.sampling import ShuffledEpochs, explicit_negatives
 from plogicnet.neural.vectors.model import VectorModel
@@ -143,7 +143,7 @@ def test_losses_of_extreme_scores_stay_finite() -> None:
     answer = torch.tensor([0, 0])
     for value in (
         one_vs_all_loss(scores, answer, torch.ones(2)),
-        one_vs_all_negative_loss(scores, answer),
+        one_vs_all_negative_losses(scores, answer).mean(),
         explicit_negative_loss(scores.flatten()),
     ):
         assert math.isfinite(value.item())

@@ -33,12 +33,12 @@ class PathKind:
     def cost(self, graph: "KnowledgeGraph", config: "Config") -> "Cost":
         """Estimate the cost of training."""
         from plogicnet.neural.device import pick_device
+        from plogicnet.neural.paths.backend import choose_backend
         from plogicnet.neural.paths.cost import training_cost
-        from plogicnet.neural.paths.kernels import use_kernels
 
         settings = PathSettings.of(config.neural)
-        fused = use_kernels(settings, pick_device(config.device))
-        return training_cost(graph, settings, fused, config.em.hidden_negatives == "explicit")
+        backend = choose_backend(settings, pick_device(config.device))
+        return training_cost(graph, settings, backend, config.em.hidden_negatives == "explicit")
 
     def search_space(self, graph: "KnowledgeGraph", config: "Config") -> "SearchSpace":  # noqa: ARG002
         """Return the settings that are worth searching on a graph, with their ranges."""

@@ -5,13 +5,19 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import cross_entropy
 
 from plogicnet.graph import SIDES, AnswerIndex, IntArray
-from plogicnet.neural.loss import one_vs_all_loss, one_vs_all_negative_loss
+from plogicnet.neural.loss import one_vs_all_negative_losses
 from plogicnet.neural.protocol import Examples
-from plogicnet.neural.sampling import ShuffledEpochs, explicit_negatives
+from plogicnet.neural.sampling import ShuffledEpochs, explicit_negatives, generator_for
 
 CPU = torch.device("cpu")
+SEED_STREAM = 6
+"""The stream of the random numbers that are seeds; see `generator_for`."""
+TENSORS = ("known", "relation", "answer", "weight", "seeds", "left_out")
+"""The tensors of a batch, with one row per query."""
+TINY = torch.finfo(torch.float32).tiny
 MIN_ANSWER_WEIGHT = 0.5
 """Positives of less weight compete with other answers of their query."""
 
@@ -26,26 +32,39 @@ class Batch:
         known: the known entity of each query.
         relation: the relation or inverse relation; see `PathQueries`.
         answer: the answer, or the explicit negative.
-        weight: the weight of each positive.
+        weight: the weight of each query. The weights of positives sum to 1, and so do those of explicit negatives.
+        seeds: the seed of each query's noise in a frontier.
         left_out: a mask of shape (queries, entities) of other known answers, which do not compete with the answer.
+        n_positives: the number of positives.
     """
 
     known: Tensor
     relation: Tensor
     answer: Tensor
     weight: Tensor
+    seeds: Tensor
     left_out: Tensor
+    n_positives: int
 
     def copy_(self, other: "Batch") -> None:
         """Copy the values of another batch."""
-        for name, tensor in vars(self).items():
-            tensor.copy_(getattr(other, name))
+        for name in TENSORS:
+            getattr(self, name).copy_(getattr(other, name))
+
+    def split(self, size: int) -> list["Batch"]:
+        """Split the batch into parts of at most so many queries. The sum of their losses is the loss of the batch."""
+        parts = []
+        for first in range(0, len(self.known), size):
+            tensors = {name: getattr(self, name)[first : first + size] for name in TENSORS}
+            parts.append(Batch(**tensors, n_positives=max(0, min(size, self.n_positives - first))))
+        return parts
 
     def loss(self, scores: Tensor) -> Tensor:
         """Return the cross-entropy over all entities, plus the loss of the explicit negatives."""
-        scores, n = scores.masked_fill(self.left_out, -torch.inf), len(self.weight)
-        value = one_vs_all_loss(scores[:n], self.answer[:n], self.weight)
-        return value if n == len(scores) else value + one_vs_all_negative_loss(scores[n:], self.answer[n:])
+        scores, n = scores.masked_fill(self.left_out, -torch.inf), self.n_positives
+        positive = cross_entropy(scores[:n], self.answer[:n], reduction="none")
+        negative = one_vs_all_negative_losses(scores[n:], self.answer[n:])
+        return (self.weight * torch.cat([positive, negative])).sum()
 
 
 class Batches:
@@ -61,6 +80,7 @@ class Batches:
         self, examples: Examples, n_entities: int, n_relations: int, size: int, seed: int, device: torch.device
     ) -> None:
         self.n_entities, self.n_relations, self.device, half = n_entities, n_relations, device, max(1, size // 2)
+        self.seed = seed
         self.positives = ShuffledEpochs(examples.positives, examples.weights, half, seed, CPU)
         self.negatives = explicit_negatives(examples, half, seed, CPU)
         probable = examples.positives[examples.weights >= MIN_ANSWER_WEIGHT]
@@ -81,12 +101,16 @@ class Batches:
         left_out = torch.zeros(n_queries, self.n_entities, dtype=torch.bool, device=self.device)
         left_out[self._on_device(np.concatenate(row)), self._on_device(np.concatenate(column))] = True
         directed = [q.relation + self.n_relations * (q.side == "head") for q in asked]
+        weights = [torch.cat([q.weight for q in part]) for part in (positives, asked[len(positives) :]) if part]
+        generator = generator_for(self.seed, SEED_STREAM, step)
         return Batch(
             known=self._on_device(torch.cat([q.known for q in asked])),
             relation=self._on_device(torch.cat(directed)),
             answer=self._on_device(torch.cat([q.answer for q in asked])),
-            weight=self._on_device(torch.cat([q.weight for q in positives])),
+            weight=self._on_device(torch.cat([w / w.sum().clamp_min(TINY) for w in weights])),
+            seeds=self._on_device(torch.randint(2**62, (n_queries,), generator=generator)),
             left_out=left_out,
+            n_positives=sum(len(q.known) for q in positives),
         )
 
     def _on_device(self, array: IntArray | Tensor) -> Tensor:

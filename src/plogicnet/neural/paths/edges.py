@@ -79,12 +79,14 @@ class PathQueries:
         relation: the relation or inverse relation.
         answer: the answer. It does not matter if nothing is hidden.
         hide: what is hidden.
+        seeds: the seed of each query's noise in a frontier, in training; None: no noise.
     """
 
     known: Tensor
     relation: Tensor
     answer: Tensor
     hide: Hide = "nothing"
+    seeds: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.known)
@@ -94,6 +96,11 @@ class PathQueries:
         columns = (self.known, self.relation, self.answer)
         known, relation, answer = (torch.cat([x, x[:1].expand(-len(x) % multiple)]) for x in columns)
         return PathQueries(known, relation, answer, self.hide)
+
+    def split(self, size: int) -> list["PathQueries"]:
+        """Split queries without seeds into parts of at most so many."""
+        slices = [slice(first, first + size) for first in range(0, len(self), size)]
+        return [PathQueries(self.known[s], self.relation[s], self.answer[s], self.hide) for s in slices]
 
     def inverse(self, n_relations: int) -> Tensor:
         """Return the inverse of each query's relation."""

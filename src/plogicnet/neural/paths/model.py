@@ -26,15 +26,16 @@ from plogicnet.graph import (
     as_triples,
 )
 from plogicnet.neural.checkpoint import Tensors
-from plogicnet.neural.device import pick_device
+from plogicnet.neural.device import pick_device, single_threaded
 from plogicnet.neural.optimization import train
 from plogicnet.neural.parameters import read_parameters, write_parameters
+from plogicnet.neural.paths.backend import choose_backend
 from plogicnet.neural.paths.batches import Batch, Batches, on_device
+from plogicnet.neural.paths.compiled.scorer import CompiledScorer
 from plogicnet.neural.paths.cost import scoring_bytes
 from plogicnet.neural.paths.edges import Edges, Hide, PathQueries, choose_hiding
-from plogicnet.neural.paths.kernels import unsupported_reason, use_kernels
-from plogicnet.neural.paths.layer import Layer, PlainLayer
-from plogicnet.neural.paths.network import initial_parameters, score_queries
+from plogicnet.neural.paths.layer import PlainLayer
+from plogicnet.neural.paths.network import LayerScorer, Scorer, initial_parameters
 from plogicnet.neural.paths.settings import PathSettings
 from plogicnet.neural.paths.steps import PathSteps
 from plogicnet.neural.protocol import Checkpoint, Examples, Guide, ParameterTable, Reasons, Validate
@@ -44,6 +45,8 @@ from plogicnet.support.progress import Progress, no_progress
 log = logging.getLogger(__name__)
 MAX_CHUNK_QUERIES, MAX_CHUNK_BYTES = 64, {"cpu": 2**28, "cuda": 2**32}
 """Maximum number and memory of the queries of a chunk when scoring. Larger chunks are not faster."""
+PART_QUERIES = 8
+"""The number of queries that compiled code computes at a time in each thread, so that their states fit in caches."""
 TIMED_CHUNKS, LONG_SECONDS = 3, 60.0
 """After so many chunks, the remaining time is estimated. Times longer than this are logged."""
 HIDDEN_FACTS = {"edge": "their own fact", "pair": "any fact between their two entities"}
@@ -71,16 +74,17 @@ class PathModel:
             raise InputError("neural.optimizer: the path model is trained with adam. Set neural.optimizer=auto.")
         self.settings, self.device = settings, pick_device(device)
         self.n_relations = len(graph.relations)
-        self.fused = use_kernels(settings, self.device)
-        if settings.kernels == "fused" and not self.fused:
-            reason = unsupported_reason(settings, self.device)
-            raise InputError(f"neural.kernels: {reason}, or set neural.kernels=auto.")
+        self.backend = choose_backend(settings, self.device)
         self.slope, self.offset = 1.0, 0.0
-        drawn = initial_parameters(self.n_relations, settings.dim, settings.layers, torch.Generator())
+        drawn = self._initial_parameters(torch.Generator())
         self.parameters = {name: torch.zeros_like(value, device=self.device) for name, value in drawn.items()}
         self.graph, self.accepted = graph, as_triples([])
         self._connect()
         self.mean_log_count = self.edges.mean_log_count
+
+    def _initial_parameters(self, generator: torch.Generator) -> Tensors:
+        s = self.settings
+        return initial_parameters(self.n_relations, s.dim, s.layers, generator, s.frontier > 0)
 
     @classmethod
     def of(cls, graph: KnowledgeGraph, config: Config, guide: Guide | None = None) -> "PathModel":
@@ -103,14 +107,16 @@ class PathModel:
         self.facts = TripleSet.of(np.concatenate([observed.triples, new]), n)
         self.new_answers = {side: AnswerIndex.of(new, n, side) for side in SIDES}
         self.edges = Edges.of(self.facts.triples, n, self.n_relations, self.device)
-        self.layer = self._make_layer()
+        self.scorer = self._make_scorer()
 
-    def _make_layer(self) -> Layer:
-        if not self.fused or not len(self.edges):
-            return PlainLayer(self.edges)
-        from plogicnet.neural.paths.kernels.layer import FusedLayer
+    def _make_scorer(self) -> Scorer:
+        if self.backend == "compiled":
+            return CompiledScorer(self.edges, self.settings.frontier)
+        if self.backend == "plain" or not len(self.edges):
+            return LayerScorer(PlainLayer(self.edges), self.edges.n_entities)
+        from plogicnet.neural.paths.kernels.layer import QUERY_MULTIPLE, FusedLayer
 
-        return FusedLayer(self.edges)
+        return LayerScorer(FusedLayer(self.edges), self.edges.n_entities, torch.bfloat16, QUERY_MULTIPLE)
 
     @property
     def is_logit(self) -> bool:
@@ -125,7 +131,7 @@ class PathModel:
     @property
     def bytes_per_query(self) -> int:
         """The memory for scoring one query against all entities."""
-        return scoring_bytes(len(self.graph.entities), len(self.edges), self.settings.dim, self.fused)
+        return scoring_bytes(len(self.graph.entities), len(self.edges), self.settings, self.backend)
 
     @property
     def unscorable(self) -> BoolArray:
@@ -149,9 +155,7 @@ class PathModel:
         self._connect()
         self.mean_log_count = self.edges.mean_log_count
         if not warm:
-            s = self.settings
-            drawn = initial_parameters(self.n_relations, s.dim, s.layers, torch.Generator().manual_seed(seed))
-            for name, value in drawn.items():
+            for name, value in self._initial_parameters(torch.Generator().manual_seed(seed)).items():
                 self.parameters[name].copy_(value)
         self.rescale(1.0, 0.0)
         fingerprint = self._fingerprint(examples, seed, warm, validate is not None) if checkpoint else ""
@@ -177,15 +181,10 @@ class PathModel:
         batches = Batches(examples, len(self.graph.entities), self.n_relations, s.batch, seed, self.device)
 
         def score(parameters: Tensors, batch: Batch) -> Tensor:
-            return self._scores(parameters, PathQueries(batch.known, batch.relation, batch.answer, hide))
+            queries = PathQueries(batch.known, batch.relation, batch.answer, hide, batch.seeds)
+            return self.scorer(parameters, queries, self.mean_log_count)
 
-        return PathSteps(self.parameters, score, batches, s)
-
-    def _scores(self, parameters: Tensors, queries: PathQueries) -> Tensor:
-        dtype = torch.bfloat16 if self.fused else torch.float32
-        asked = queries.pad(16) if self.fused else queries
-        n, mean_log_count = self.edges.n_entities, self.mean_log_count
-        return score_queries(parameters, self.layer, asked, n, mean_log_count, dtype)[: len(queries)]
+        return PathSteps(self.parameters, score, batches, s, PART_QUERIES if self.backend == "compiled" else 0)
 
     @torch.no_grad()
     def _score_chunks(
@@ -201,7 +200,17 @@ class PathModel:
             asked = (known, relations, known if answers is None else answers)
             known_part, relation, answer = (self._on_device(x[start : start + size]) for x in asked)
             queries = PathQueries(known_part, relation, answer, hide)
-            use(start, self.slope * self._scores(self.parameters, queries) + self.offset)
+            use(start, self.slope * self._scores(queries) + self.offset)
+
+    def _scores(self, queries: PathQueries) -> Tensor:
+        @torch.no_grad()  # threads do not inherit it
+        def score(part: PathQueries) -> Tensor:
+            return self.scorer(self.parameters, part, self.mean_log_count)
+
+        if self.backend != "compiled":
+            return score(queries)
+        with single_threaded() as map_in_parallel:
+            return torch.cat(list(map_in_parallel(score, queries.split(PART_QUERIES))))
 
     def _starts(self, total: int, size: int) -> Iterator[int]:
         """Yield the start of each chunk. After a few chunks, log how long the others take, if it is long."""
@@ -359,7 +368,7 @@ class PathModel:
 
     def _fingerprint(self, examples: Examples, seed: int, warm: bool, validated: bool) -> str:
         """Return a digest of everything that determines a training; a checkpoint must have the same digest."""
-        digest = hashlib.sha256(repr((self.settings, self.hide, seed, warm, validated, self.fused)).encode())
+        digest = hashlib.sha256(repr((self.settings, self.hide, seed, warm, validated, self.backend)).encode())
         start = [p.cpu().numpy() for p in self.parameters.values()] if warm else []
         for array in (examples.positives, examples.weights, examples.negatives, self.graph.train, *start):
             digest.update(np.ascontiguousarray(array).tobytes())

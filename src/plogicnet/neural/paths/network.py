@@ -1,5 +1,8 @@
 """The parameters of the path model, and its scores of all entities as answers of a batch of queries."""
 
+from dataclasses import dataclass
+from typing import Protocol
+
 import torch
 from torch import Tensor
 from torch.nn.functional import embedding
@@ -13,8 +16,42 @@ LAYER_PARAMETERS = ("relation_map", "relation_offset", *UPDATE_PARAMETERS)
 """The parameters that each layer has its own values of. Their first axis is the layer."""
 
 
-def initial_parameters(n_relations: int, dim: int, layers: int, generator: torch.Generator) -> Tensors:
+class Scorer(Protocol):
+    """A function that scores all entities as answers of each query, as a tensor of shape (queries, entities)."""
+
+    def __call__(self, parameters: Tensors, queries: PathQueries, mean_log_count: float) -> Tensor:
+        """Return the scores. `mean_log_count` is the unit of the degree scale; see `LayerInputs`."""
+
+
+@dataclass(frozen=True)
+class LayerScorer:
+    """A scorer that computes all entities in each layer.
+
+    Attributes:
+        layer: computes one round of message passing.
+        n_entities: the number of entities.
+        dtype: the type of the states.
+        multiple: the layer needs a multiple of so many queries.
+    """
+
+    layer: Layer
+    n_entities: int
+    dtype: torch.dtype = torch.float32
+    multiple: int = 1
+
+    def __call__(self, parameters: Tensors, queries: PathQueries, mean_log_count: float) -> Tensor:
+        """Return the scores."""
+        asked = queries.pad(self.multiple)
+        scores = score_queries(parameters, self.layer, asked, self.n_entities, mean_log_count, self.dtype)
+        return scores[: len(queries)]
+
+
+def initial_parameters(
+    n_relations: int, dim: int, layers: int, generator: torch.Generator, has_frontier: bool = False
+) -> Tensors:
     """Draw parameters. No parameter belongs to an entity, so the model works for entities that it has not seen.
+
+    With a frontier, `priority` has the factors of a message's entries and of the logarithm of the degree.
 
     Example:
         >>> parameters = initial_parameters(n_relations=3, dim=4, layers=2, generator=torch.Generator())
@@ -29,7 +66,8 @@ def initial_parameters(n_relations: int, dim: int, layers: int, generator: torch
         limit: float = fan_in**-0.5
         return torch.empty(shape).uniform_(-limit, limit, generator=generator)
 
-    return {
+    priority = {"priority": torch.zeros(layers, dim + 1)} if has_frontier else {}
+    return priority | {
         "relation": normal(2 * n_relations, dim),
         "relation_map": normal(layers, dim, 2 * n_relations * dim) / (2 * dim**0.5),
         "relation_offset": normal(layers, 2 * n_relations, dim) / 2,

@@ -22,6 +22,12 @@ class PathBlock:
     message_graph: Literal["observed", "accepted"] = setting(
         "observed", "facts along which messages travel; observed: train; accepted: also accepted hidden triples"
     )
+    frontier: int = setting(
+        0,
+        "entities that join in each layer, those of highest learned priority; bounds the cost of a query; on a CPU;"
+        " 0: all",
+        low=0,
+    )
     weight_decay: float = setting(0.1, "decoupled weight decay of the optimizer", low=0)
     averaging: float = setting(
         0.998, "decay of the exponential moving average of the parameters; 0: no average", low=0, high=0.999999

@@ -1,11 +1,13 @@
 """The training steps of the path model."""
 
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 from plogicnet.neural.checkpoint import Tensors
+from plogicnet.neural.device import single_threaded
 from plogicnet.neural.paths.batches import Batch, Batches
 from plogicnet.neural.paths.settings import PathSettings
 
@@ -38,10 +40,15 @@ class PathSteps:
         batch: the current batch. All steps use the same memory.
         rate: the learning rate of the step.
         share: the share of the copy that the step adds to the average.
+        part_queries: if not 0, the gradients of so many queries are computed at a time, in several threads. The result
+            does not depend on the number of threads.
     """
 
-    def __init__(self, average: Tensors, score: Score, batches: Batches, settings: PathSettings) -> None:
+    def __init__(
+        self, average: Tensors, score: Score, batches: Batches, settings: PathSettings, part_queries: int = 0
+    ) -> None:
         self.average, self.score, self.batches, self.settings = average, score, batches, settings
+        self.part_queries = part_queries
         self.copies = {name: tensor.clone() for name, tensor in average.items()}
         self.on_gpu = batches.device.type == "cuda"
         self.batch = batches.draw(0)
@@ -56,9 +63,12 @@ class PathSteps:
 
     def step(self, number: int) -> None:
         """Perform step `number`."""
-        self.batch.copy_(self.batches.draw(number))
-        self.rate.fill_(self.settings.learning_rate * rate_factor(number, self.settings.steps))
-        self.share.fill_(1 - averaging_decay(self.settings.averaging, number))
+        if self.part_queries:
+            with single_threaded() as map_in_parallel:
+                self._prepare_step(number)
+                self._compute(map_in_parallel)
+            return
+        self._prepare_step(number)
         if not self.on_gpu or self.eager_steps:
             self._compute()
             self.eager_steps -= 1
@@ -69,24 +79,33 @@ class PathSteps:
                 self._compute()
         self.graph.replay()
 
-    def _compute(self) -> None:
-        """Update copy and average. Parameters require gradients only in this function."""
+    def _prepare_step(self, number: int) -> None:
+        self.batch.copy_(self.batches.draw(number))
+        self.rate.fill_(self.settings.learning_rate * rate_factor(number, self.settings.steps))
+        self.share.fill_(1 - averaging_decay(self.settings.averaging, number))
+
+    def _compute(self, map_parts: Callable[..., Iterable[list[Tensor]]] = map) -> None:
+        """Update copy and average. The gradients of parts of the batch are summed."""
         parameters = list(self.copies.values())
-        try:
-            for parameter in parameters:
-                parameter.requires_grad_().grad = None
-            value = self.batch.loss(self.score(self.copies, self.batch))
-            value.backward()  # type: ignore[no-untyped-call]
-            torch.nn.utils.clip_grad_norm_(parameters, MAX_GRADIENT_NORM)
-            for group in self.optimizer.param_groups:
-                group["lr"] = self.rate
-            self.optimizer.step()
-            self.last_loss.copy_(value.detach())
-        finally:
-            for parameter in parameters:
-                parameter.requires_grad_(False).grad = None
+        parts = self.batch.split(self.part_queries or len(self.batch.known))
+        loss, *gradients = sum_in_order(map_parts(self._gradients, parts))
+        for parameter, gradient in zip(parameters, gradients, strict=True):
+            parameter.grad = gradient
+        torch.nn.utils.clip_grad_norm_(parameters, MAX_GRADIENT_NORM)
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.rate
+        self.optimizer.step()
+        self.last_loss.copy_(loss)
         for name, parameter in self.copies.items():
+            parameter.grad = None
             self.average[name].lerp_(parameter, self.share)
+
+    def _gradients(self, part: Batch) -> list[Tensor]:
+        """Return the loss of a part, and its gradients."""
+        leaves = {name: tensor.detach().requires_grad_() for name, tensor in self.copies.items()}
+        loss = part.loss(self.score(leaves, part))
+        gradients = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True, materialize_grads=True)
+        return [loss.detach(), *gradients]
 
     def loss(self) -> float:
         """Return the last step's loss."""
@@ -113,6 +132,20 @@ class PathSteps:
                 by_parameter.setdefault(int(index), {})[key] = tensor
         self._prepare_optimizer()
         self.optimizer.load_state_dict(self.optimizer.state_dict() | {"state": by_parameter})
+
+
+def sum_in_order(parts: Iterable[list[Tensor]]) -> list[Tensor]:
+    """Return the sums of the first tensors, of the second tensors and so on. The first tensors are overwritten.
+
+    Example:
+        >>> sum_in_order([[torch.ones(1), torch.ones(2)], [torch.ones(1), torch.zeros(2)]])
+        [tensor([2.]), tensor([1., 1.])]
+    """
+    first, *others = parts
+    for tensors in others:
+        for total, tensor in zip(first, tensors, strict=True):
+            total += tensor
+    return first
 
 
 def rate_factor(step: int, steps: int) -> float:

@@ -233,7 +233,7 @@ class VectorModel:
     def _explicit_negative_loss(self, b: Queries) -> Tensor:
         """Return the loss of explicit negatives."""
         if not self.is_logit:
-            return losses.one_vs_all_negative_loss(self.geometry.cross(self._query(b), self.entity), b.answer)
+            return losses.one_vs_all_negative_losses(self.geometry.cross(self._query(b), self.entity), b.answer).mean()
         return losses.explicit_negative_loss(self.answer_scores(b))
 
     def answer_scores(self, b: Queries) -> Tensor:

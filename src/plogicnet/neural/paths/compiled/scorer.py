@@ -1,0 +1,289 @@
+"""The path model on a CPU: message passing among the entities that each query has reached."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.functional import embedding
+
+from plogicnet.graph import IntArray
+from plogicnet.neural.checkpoint import Tensors
+from plogicnet.neural.paths.compiled import messages, reach, update
+from plogicnet.neural.paths.edges import Edges, PathQueries
+from plogicnet.neural.paths.network import LAYER_PARAMETERS
+
+NO_SEED = -1
+
+
+@dataclass(frozen=True)
+class Messages:
+    """The messages of a layer for a batch of queries, from rows of the layer before to rows of this one.
+
+    A row is an entity that a query has reached; the rows of query q are first_row[q] … first_row[q + 1].
+
+    Attributes:
+        first_source_row: the first row of each query in the layer before.
+        first_row: the first row of each query in this layer.
+        start: the first message to each row.
+        source_row: the row of each message's source.
+        relation: the relation of each message.
+        count: the number of messages to each row, with those that are zero, and the boundary.
+    """
+
+    first_source_row: IntArray
+    first_row: IntArray
+    start: IntArray
+    source_row: IntArray
+    relation: IntArray
+    count: IntArray
+
+    @property
+    def arrays(self) -> tuple[IntArray, ...]:
+        """The arrays that describe the messages to each row."""
+        return self.first_row, self.start, self.source_row, self.relation, self.count
+
+
+@dataclass(frozen=True)
+class Tables:
+    """The members and positions of a batch of queries, as 32-bit integers; see `reach`."""
+
+    members: NDArray[np.int32]
+    position: NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A batch of queries during message passing.
+
+    Attributes:
+        asked: known entity, relation, answer and inverse relation of each query.
+        hide: the code of what is hidden; see `reach.HIDE_CODES`.
+        tables: the members of each query.
+        size: the number of members of each query before the layer.
+        reached: the number of members after it.
+    """
+
+    asked: IntArray
+    hide: int
+    tables: Tables
+    size: IntArray
+    reached: IntArray
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The entities that each query of a batch has reached after a layer, and their states.
+
+    Attributes:
+        first: the first row of each query, and the number of rows.
+        entity: the entity of each row.
+        states: the state of each row.
+    """
+
+    first: IntArray
+    entity: IntArray
+    states: Tensor
+
+    @property
+    def query(self) -> IntArray:
+        """The query of each row."""
+        return np.repeat(np.arange(len(self.first) - 1), np.diff(self.first))
+
+
+class CompiledScorer:
+    """A `Scorer` like a `LayerScorer` with a `PlainLayer`, in which only entities that a message has reached exist.
+
+    With a frontier, at most so many entities join in each layer. A call uses one thread, but several threads can call
+    it at the same time.
+    """
+
+    def __init__(self, edges: Edges, frontier: int = 0) -> None:
+        source, relation, destination = (x.numpy() for x in (edges.source, edges.relation, edges.destination))
+        order = np.lexsort((relation, source, destination))
+        starts = np.searchsorted(destination[order], np.arange(edges.n_entities + 1))
+        self.graph = (starts, source[order].astype(np.int32), relation[order].astype(np.int32), edges.n_relations)
+        self.n_entities, self.n_relations, self.frontier = edges.n_entities, edges.n_relations, frontier
+        self.spare_tables: SimpleQueue[Tables] = SimpleQueue()
+
+    def __deepcopy__(self, memo: object) -> "CompiledScorer":
+        return self  # only the tables change, and they are left as they were
+
+    def __call__(self, parameters: Tensors, queries: PathQueries, mean_log_count: float) -> Tensor:
+        """Return the scores, of shape (queries, entities)."""
+        *_, rows = self.layers(parameters, queries, mean_log_count)
+        boundary = embedding(queries.relation, parameters["relation"])
+        asked = boundary @ parameters["score_relation"] + parameters["score_bias"]
+        query = torch.from_numpy(rows.query)
+        combined = (rows.states @ parameters["score_state"] + embedding(query, asked)).relu()
+        unreached = asked.relu() @ parameters["score_map"]
+        scores = unreached[:, None].expand(-1, self.n_entities)
+        return scores.index_put((query, torch.from_numpy(rows.entity)), combined @ parameters["score_map"])
+
+    def layers(self, parameters: Tensors, queries: PathQueries, mean_log_count: float) -> Iterator[Rows]:
+        """Yield the rows before the first layer and after each layer."""
+        n = len(queries)
+        boundary = embedding(queries.relation, parameters["relation"])
+        seeds = np.full(n, NO_SEED) if queries.seeds is None else queries.seeds.numpy()
+        asked = torch.stack(
+            [queries.known, queries.relation, queries.answer, queries.inverse(self.n_relations)], 1
+        ).numpy()
+        hide = reach.HIDE_CODES[queries.hide]
+        with self._borrowed_tables(n, len(parameters["bias"])) as tables:
+            members, position = tables.members, tables.position
+            members[:n, 0] = asked[:, 0]
+            position[np.arange(n), asked[:, 0]] = 0
+            before, size = np.zeros(n, np.int64), np.ones(n, np.int64)
+            rows = Rows(_offsets(size), asked[:, 0], boundary)
+            try:
+                yield rows
+                by_layer = zip(*(parameters[name].unbind(0) for name in LAYER_PARAMETERS), strict=True)
+                for i, (relation_map, relation_offset, *weights) in enumerate(by_layer):
+                    vector = (boundary @ relation_map).view(n, -1, boundary.shape[1]) + relation_offset
+                    batch, gate = Batch(asked, hide, tables, size, np.zeros(n, np.int64)), None
+                    if self.frontier:
+                        gate = self._propose(batch, rows, vector, parameters["priority"][i], seeds)
+                    else:
+                        reach.reach_all(self.graph, asked, hide, members, position, before, size, batch.reached)
+                    before, size = size, batch.reached
+                    found = self._messages(batch)
+                    states: Tensor = _CompiledLayer.apply(  # type: ignore[no-untyped-call]
+                        rows.states, vector, boundary, *weights, found, mean_log_count
+                    )
+                    if gate is not None:
+                        states = states * gate(found.first_row)
+                    entity = np.concatenate([members[q, : size[q]] for q in range(n)])
+                    rows = Rows(found.first_row, entity.astype(np.int64), states)
+                    yield rows
+            finally:
+                reach.forget(members, position, size)
+
+    def _propose(
+        self, batch: Batch, rows: Rows, vector: Tensor, priority: Tensor, seeds: IntArray
+    ) -> Callable[[IntArray], Tensor] | None:
+        """Add entities to the frontier. Return a function that gives the gate of each row if gradients are needed.
+
+        A gate is 1, and its gradient is that of σ(priority), so that training learns the priorities (straight-through
+        estimator).
+        """
+        n, (members, position) = len(batch.asked), (batch.tables.members, batch.tables.position)
+        vector, sent = vector.detach(), rows.states.detach()
+        weight = priority.detach()
+        via_row, via_relation = np.full((2, n, self.frontier), -1)
+        reach.propose(
+            *(self.graph, batch.asked, batch.hide, members, position, batch.size, batch.reached, rows.first),
+            *(sent.numpy(), (vector * weight[:-1]).numpy(), float(weight[-1])),
+            *(self.frontier, seeds, via_row, via_relation),
+        )
+        if not torch.is_grad_enabled():
+            return None
+
+        def gate(first_row: IntArray) -> Tensor:
+            query, added = np.nonzero(via_row >= 0)
+            row = first_row[query] + batch.size[query] + added
+            entity = members[query, batch.size[query] + added]
+            degree = torch.from_numpy(np.log1p(np.diff(self.graph[0])[entity])).to(sent.dtype)
+            message = sent[via_row[query, added]] * vector[query, via_relation[query, added]]
+            value = torch.sigmoid(message @ priority[:-1] + priority[-1] * degree)
+            ones = torch.ones(int(first_row[-1]), 1)
+            return ones.index_add(0, torch.from_numpy(row), (value - value.detach())[:, None])
+
+        return gate
+
+    def _messages(self, batch: Batch) -> Messages:
+        """List the messages to all rows."""
+        first_source_row, first_row = _offsets(batch.size), _offsets(batch.reached)
+        start = np.zeros(first_row[-1] + 1, np.int64)
+        count = np.empty(first_row[-1], np.int64)
+        members, position = batch.tables.members, batch.tables.position
+        about = (self.graph, batch.asked, batch.hide, members, position, batch.size, batch.reached)
+        where = (*about, first_source_row, first_row, start, count)
+        nothing = np.empty(0, np.int32)
+        reach.list_messages(*where, nothing, nothing)
+        np.cumsum(start, out=start)
+        source_row, relation = np.empty((2, start[-1]), np.int32)
+        if start[-1]:
+            reach.list_messages(*where, source_row, relation)
+        return Messages(first_source_row, first_row, start, source_row, relation, count)
+
+    @contextmanager
+    def _borrowed_tables(self, n_queries: int, layers: int) -> Iterator[Tables]:
+        """Lend tables whose positions are all -1. They are kept, since filling them takes long for large graphs."""
+        n_members = min(self.n_entities, 1 + layers * self.frontier) if self.frontier else self.n_entities
+        try:
+            tables = self.spare_tables.get_nowait()
+        except Empty:
+            tables = Tables(np.empty((0, 0), np.int32), np.empty((0, 0), np.int32))
+        if len(tables.members) < n_queries or tables.members.shape[1] < n_members:
+            position = np.full((n_queries, self.n_entities), -1, np.int32)
+            tables = Tables(np.empty((n_queries, n_members), np.int32), position)
+        yield tables
+        self.spare_tables.put(tables)
+
+
+def _offsets(sizes: IntArray) -> IntArray:
+    return np.concatenate([[0], np.cumsum(sizes)])
+
+
+class _CompiledLayer(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, states: Tensor, vector: Tensor, boundary: Tensor, *rest: Any) -> Tensor:
+        """Reduce the messages, then update the states."""
+        *weights, found, mean_log_count = rest
+        state_map, statistics_map, bias, norm_scale, norm_shift = weights
+        d, n_rows = boundary.shape[1], int(found.first_row[-1])
+        lanes = (0,) * d
+        statistics, normal, new = (torch.empty(n_rows, width) for width in (4 * d, d, d))
+        position = np.empty((n_rows, 2, d), np.int32) if any(ctx.needs_input_grad) else None
+        deviation = torch.empty(n_rows)
+        x, w, b = (_array(t) for t in (states, vector, boundary))
+        messages.reduce_messages(*found.arrays, x, w, b, _array(statistics), position, lanes)
+        products = statistics @ statistics_map.transpose(0, 1).reshape(4 * d, 3 * d)
+        inputs = (states, states @ state_map, products, statistics)
+        update.update_states(
+            *(found.first_row, found.first_source_row, *(_array(t) for t in inputs), found.count, mean_log_count),
+            *(_array(t) for t in (bias, norm_scale, norm_shift, new, normal, deviation)),
+            lanes,
+        )
+        ctx.save_for_backward(states, vector, boundary, *weights, statistics, normal, deviation)
+        ctx.others = found, position, mean_log_count
+        return new
+
+    @staticmethod
+    def backward(ctx: Any, d_new: Tensor) -> tuple[Tensor | None, ...]:
+        """Compute the gradients in the opposite order."""
+        states, vector, boundary, *weights, statistics, normal, deviation = ctx.saved_tensors
+        state_map, statistics_map, _, norm_scale, norm_shift = weights
+        found, position, mean_log_count = ctx.others
+        (n, d), n_rows = boundary.shape, int(found.first_row[-1])
+        lanes = (0,) * d
+        d_states, d_mapped = torch.empty_like(states), torch.empty_like(states)
+        d_products, d_norm = torch.empty(n_rows, 3 * d), torch.empty(n, 3, d)
+        update.update_gradients(
+            *(found.first_row, found.first_source_row, found.count, mean_log_count),
+            *(_array(t) for t in (norm_scale, norm_shift, normal, deviation, d_new)),
+            *(_array(t) for t in (d_states, d_mapped, d_products, d_norm)),
+            lanes,
+        )
+        maps = statistics_map.transpose(0, 1).reshape(4 * d, 3 * d)
+        d_statistics = d_products @ maps.T
+        d_states += d_mapped @ state_map.T
+        d_vector, d_boundary = torch.zeros_like(vector), torch.zeros_like(boundary)
+        messages.message_gradients(
+            *(*found.arrays, *(_array(t) for t in (states, vector, boundary, statistics)), position),
+            *(_array(t) for t in (d_statistics, d_states, d_vector, d_boundary)),
+            lanes,
+        )
+        d_maps = (statistics.T @ d_products).view(4 * d, 3, d).transpose(0, 1)
+        d_norm_scale, d_norm_shift, d_bias = d_norm.sum(0)
+        d_weights = (states.T @ d_mapped, d_maps, d_bias, d_norm_scale, d_norm_shift)
+        return (d_states, d_vector, d_boundary, *d_weights, None, None)
+
+
+def _array(tensor: Tensor) -> Any:
+    return tensor.detach().contiguous().numpy()

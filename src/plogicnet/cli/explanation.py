@@ -75,8 +75,8 @@ def _neural(explanation: Explanation, labels: Mapping[str, str]) -> Outline:
         for name, lines in similar.items()
     ]
     if explanation.paths:
-        paths = [Outline(f"{path.share:.2f}  {facts(path.path, labels)}") for path in explanation.paths]
-        children.append(Outline("paths, with their share of the score", paths))
+        paths = [Outline(f"{path.share:+.2f}  {facts(path.path, labels)}") for path in explanation.paths]
+        children.append(Outline("paths; without each and those above it, the log-odds of q fall by", paths))
     if explanation.without_vector:
         names = " and ".join(labels.get(name, name) for name in explanation.without_vector)
         return Outline(f"neural model: cannot score {names}, so only rules count", children)

@@ -57,7 +57,7 @@ class SimilarEntity(Record):
 
 @dataclass(frozen=True)
 class Path(Record):
-    """A path from head to tail, and its share of the neural model's score."""
+    """A path from head to tail, and its share of the neural model's score; see `ScoredPath`."""
 
     path: tuple[NameTriple, ...]
     share: float

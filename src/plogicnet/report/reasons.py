@@ -84,7 +84,10 @@ def _reasons(why: Explanation, names: NameFormatter, title: str = "Why", by_rule
         contributions.append(tag("li", "No rule concludes the triple from known facts."))
     total = tag("p", f"Log-odds of the rules: {why.log_odds:+.2f}, the sum of")
     similar = "Known facts with similar entities (similarity in the neural model, 1 is the highest):"
-    paths = "Paths from head to tail, with their share of the neural model’s score:"
+    paths = (
+        "Paths from head to tail (the log-odds of the neural model fall by so much without the facts of a path and of"
+        " those above it):"
+    )
     neural = [
         _top_terms(similar, [(n.similarity, names.fact(n.fact)) for n in why.neighbours]),
         _top_terms(paths, [(path.share, names.facts(path.path)) for path in why.paths]),
@@ -100,8 +103,8 @@ def _strongest(why: Explanation, names: NameFormatter, by_rules: bool) -> Markup
         return join(names.facts(entry.premises[0]), ", by the rule ", names.rule(entry.rule), ".")
     doubt = _doubt(why)
     if why.paths:
-        best = max(why.paths, key=lambda path: path.share)
-        return join(f"{doubt}. The neural model supports the triple by the path ", names.facts(best.path), ".")
+        path = names.facts(why.paths[0].path)
+        return join(f"{doubt}. The neural model supports the triple by the path ", path, ".")
     if why.neighbours:
         nearest = max(why.neighbours, key=lambda n: n.similarity)
         return join(

@@ -48,6 +48,11 @@ class Edges:
         source, relation, destination = torch.from_numpy(np.ascontiguousarray(both[:, np.lexsort(both)])).to(device)
         return cls(source, relation, destination, n_entities, n_relations)
 
+    def on(self, device: torch.device) -> "Edges":
+        """Return the edges on a device."""
+        source, relation, destination = (x.to(device) for x in (self.source, self.relation, self.destination))
+        return Edges(source, relation, destination, self.n_entities, self.n_relations)
+
     def __len__(self) -> int:
         return len(self.source)
 

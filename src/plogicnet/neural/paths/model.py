@@ -30,10 +30,11 @@ from plogicnet.neural.device import pick_device, single_threaded
 from plogicnet.neural.optimization import train
 from plogicnet.neural.parameters import read_parameters, write_parameters
 from plogicnet.neural.paths.backend import choose_backend
-from plogicnet.neural.paths.batches import Batch, Batches, on_device
+from plogicnet.neural.paths.batches import CPU, Batch, Batches, on_device
 from plogicnet.neural.paths.compiled.scorer import CompiledScorer
 from plogicnet.neural.paths.cost import scoring_bytes
 from plogicnet.neural.paths.edges import Edges, Hide, PathQueries, choose_hiding
+from plogicnet.neural.paths.explanation import PathExplainer
 from plogicnet.neural.paths.layer import PlainLayer
 from plogicnet.neural.paths.network import LayerScorer, Scorer, initial_parameters
 from plogicnet.neural.paths.settings import PathSettings
@@ -47,6 +48,8 @@ MAX_CHUNK_QUERIES, MAX_CHUNK_BYTES = 64, {"cpu": 2**28, "cuda": 2**32}
 """Maximum number and memory of the queries of a chunk when scoring. Larger chunks are not faster."""
 PART_QUERIES = 8
 """The number of queries that compiled code computes at a time in each thread, so that their states fit in caches."""
+MAX_PATHS = 5
+"""Maximum number of paths that explain a score."""
 TIMED_CHUNKS, LONG_SECONDS = 3, 60.0
 """After so many chunks, the remaining time is estimated. Times longer than this are logged."""
 HIDDEN_FACTS = {"edge": "their own fact", "pair": "any fact between their two entities"}
@@ -107,11 +110,13 @@ class PathModel:
         self.facts = TripleSet.of(np.concatenate([observed.triples, new]), n)
         self.new_answers = {side: AnswerIndex.of(new, n, side) for side in SIDES}
         self.edges = Edges.of(self.facts.triples, n, self.n_relations, self.device)
+        self.compiled: CompiledScorer | None = None
         self.scorer = self._make_scorer()
 
     def _make_scorer(self) -> Scorer:
         if self.backend == "compiled":
-            return CompiledScorer(self.edges, self.settings.frontier)
+            self.compiled = CompiledScorer(self.edges, self.settings.frontier)
+            return self.compiled
         if self.backend == "plain" or not len(self.edges):
             return LayerScorer(PlainLayer(self.edges), self.edges.n_entities)
         from plogicnet.neural.paths.kernels.layer import QUERY_MULTIPLE, FusedLayer
@@ -341,9 +346,14 @@ class PathModel:
         others = {name: ParameterTable(value) for name, value in arrays.items()}
         return tables | others | {"platt": ParameterTable(np.array([self.slope, self.offset]))}
 
-    def reasons(self, triple: IntArray) -> Reasons:  # noqa: ARG002
-        """Return no reasons."""
-        return Reasons()
+    def reasons(self, triple: IntArray) -> Reasons:
+        """Return the paths that carry a triple's score; see `PathExplainer.paths`. They are computed on the CPU."""
+        if self.compiled is None:
+            self.compiled = CompiledScorer(self.edges.on(CPU), self.settings.frontier)
+        parameters = {name: value.cpu() for name, value in self.parameters.items()}
+        explainer = PathExplainer(self.compiled, parameters, self.mean_log_count, self.slope)
+        is_fact = bool(self.facts.contains(triple[None, :])[0])
+        return Reasons(paths=explainer.paths(triple, "edge" if is_fact else "nothing", MAX_PATHS))
 
     def save(self, path: Path) -> None:
         """Write the parameters, the scale and the accepted edges as safetensors."""

@@ -116,7 +116,18 @@ def score_queries(
         update = (state_map, statistics_map, bias, norm_scale, norm_shift)
         states = layer(states, LayerInputs(boundary, vector, *update, mean_log_count, is_first), queries)
         is_first = False
+    return score_states(parameters, states, queries.relation).T
+
+
+def score_states(parameters: Tensors, states: Tensor, relations: Tensor, query: Tensor | None = None) -> Tensor:
+    """Score final states, whose last axis is the dimension.
+
+    `relations` are those of the queries, and `query` is the query of each state. Without it, the queries are the last
+    axis but one of the states.
+    """
+    boundary, dtype = embedding(relations, parameters["relation"]), states.dtype
     asked = (boundary @ parameters["score_relation"] + parameters["score_bias"]).to(dtype)
+    asked = asked if query is None else embedding(query, asked)
     combined = (states @ parameters["score_state"].to(dtype) + asked).relu()
     # candidates whose scores differ little would be tied in bfloat16
-    return (combined.to(boundary.dtype) @ parameters["score_map"]).T
+    return combined.to(boundary.dtype) @ parameters["score_map"]

@@ -2,24 +2,27 @@
 
 import { labelOf, pluralize, shortName, svgElement, truncate, viewUrl } from "./dom.js";
 
-const MAX_RULES = 5, GROUNDINGS_PER_RULE = 2, GAP = 6;
+const MAX_RULES = 5, GROUNDINGS_PER_RULE = 2, MAX_PATHS = 3, GAP = 6;
 
-// The facts of the strongest groundings, each with the indices of the rules that use it.
+// The name by which `highlight` knows a path.
+export const pathName = (index) => `path-${index}`;
+
+// The facts of the strongest groundings and paths, each with the indices of the rules and the names of the paths that use it.
 function collectFacts(why, maxBetween) {
   const [head, , tail] = why.triple;
   const facts = new Map(), between = new Set();
-  why.rules.slice(0, MAX_RULES).forEach((rule, index) => {
-    for (const grounding of rule.premises.slice(0, GROUNDINGS_PER_RULE)) {
-      const added = grounding.flatMap(([h, , t]) => [h, t]).filter((e) => e !== head && e !== tail && !between.has(e));
-      if (between.size + new Set(added).size > maxBetween) continue;
-      added.forEach((e) => between.add(e));
-      for (const fact of grounding) {
-        const key = JSON.stringify(fact);
-        if (!facts.has(key)) facts.set(key, { fact, rules: new Set() });
-        facts.get(key).rules.add(index);
-      }
+  const groundings = why.rules.slice(0, MAX_RULES).flatMap((rule, index) => rule.premises.slice(0, GROUNDINGS_PER_RULE).map((premises) => [index, premises]));
+  const paths = why.paths.slice(0, MAX_PATHS).map(({ path }, index) => [pathName(index), path]);
+  for (const [source, used] of [...groundings, ...paths]) {
+    const added = used.flatMap(([h, , t]) => [h, t]).filter((e) => e !== head && e !== tail && !between.has(e));
+    if (between.size + new Set(added).size > maxBetween) continue;
+    added.forEach((e) => between.add(e));
+    for (const fact of used) {
+      const key = JSON.stringify(fact);
+      if (!facts.has(key)) facts.set(key, { fact, rules: new Set() });
+      facts.get(key).rules.add(source);
     }
-  });
+  }
   return { facts: [...facts.values()], between };
 }
 
@@ -70,7 +73,7 @@ export function drawing(why, labels, width) {
       ? { x: box.w / 2 + 6 + along * (W - box.w - 12), y: above + box.h / 2 + across * step }
       : { x: W / 2 + across * step, y: 24 + along * (H - 48) };
   };
-  const svg = svgElement("svg", { class: "drawing", viewBox: `0 0 ${W} ${H}`, width: W, height: H, role: "group", "aria-label": `${pluralize(facts.length, "known fact")} from which rules conclude this fact` });
+  const svg = svgElement("svg", { class: "drawing", viewBox: `0 0 ${W} ${H}`, width: W, height: H, role: "group", "aria-label": `${pluralize(facts.length, "known fact")} behind this fact` });
   const arrows = [], arrowLabels = [];
 
   // The point where the line from the middle of a box to another point leaves the box.
@@ -138,7 +141,7 @@ export function drawing(why, labels, width) {
   return svg;
 }
 
-// Dim the arrows that a rule does not use; with null, dim none.
+// Dim the arrows that a rule or path does not use; with null, dim none.
 export function highlight(svg, rule) {
   for (const node of svg.querySelectorAll("[data-rules]:not(.explained, .explained-label)")) {
     node.classList.toggle("dim", rule !== null && !node.dataset.rules.split(" ").includes(String(rule)));

@@ -1,7 +1,7 @@
 // The page. The part of the URL after # selects a view. Views show the data of /api.
 
 import { bar, bdi, displayName, element, formatCount, formatProbability, getJson, labelOf, pluralize, probabilityBar, truncate, viewUrl } from "./dom.js";
-import { drawing, highlight } from "./drawing.js";
+import { drawing, highlight, pathName } from "./drawing.js";
 import { typeahead } from "./typeahead.js";
 
 const view = document.getElementById("view");
@@ -196,15 +196,15 @@ async function factContent({ h, r, t }) {
   const neighbours = sorted.length ? card("Known facts with similar entities", "With the similarity in the neural model; 1 is the highest.",
     element("ul", { class: "facts" }, sorted.map((n) => element("li", {}, element("div", { class: "fact" }, element("div", { class: "measure" }, bar(n.similarity), element("span", { class: "number" }, n.similarity.toFixed(2))),
       element("div", { class: "sentence" }, tripleElements(n.fact, labels)), element("span", { class: "soft small" }, "similar to ", displayName(n.similar_to, labels))))))) : null;
-  const paths = why.paths.length ? card("Paths from head to tail", "With the share of each path in the neural model's score.",
-    element("ul", { class: "premises paths" }, why.paths.map((p) => element("li", {}, element("span", { class: "number" }, p.share.toFixed(2)), " ",
+  const paths = why.paths.length ? card("Paths from head to tail", "The log-odds of the neural model fall by so much without the facts of a path and of those above it.",
+    element("ul", { class: "premises paths" }, why.paths.map((p, i) => element("li", { onpointerenter: () => highlight(svg, pathName(i)), onpointerleave: () => highlight(svg, null) }, element("span", { class: "number" }, p.share.toFixed(2)), " ",
       p.path.map((step, i) => [i ? element("span", { class: "connective" }, "and") : null, element("span", { class: "sentence" }, tripleElements(step, labels))]))))) : null;
   return { title: `${labelOrName(r, labels)}(${labelOrName(h, labels)}, ${labelOrName(t, labels)})`, content: [
     element("div", { class: "tall" }, heading(element("span", { class: "sentence" }, tripleElements([h, r, t], labels)))),
     element("section", { class: "card overview" },
       element("div", {}, element("p", { class: "big number" }, formatProbability(why.probability)), element("p", { class: "small soft" }, "calibrated probability")),
       element("div", {}, element("p", {}, status), meters)),
-    why.rules.length ? card("Supporting facts", "The dashed arrow is this fact. Only the strongest groundings are drawn.", svg) : null,
+    why.rules.length || why.paths.length ? card("Supporting facts", "The dashed arrow is this fact. Only the strongest groundings and paths are drawn.", svg) : null,
     card("Contributions of the rules", "In log-odds. Positive values support the fact, negative values count against it.", element("ol", { class: "odds" },
       element("li", {}, line(why.base, element("span", {}, "base rate of ", displayName(r, labels)))), rules,
       why.rules.length ? null : element("li", { class: "soft" }, "No rule concludes it from known facts."),

@@ -34,9 +34,6 @@ class FrontierReference:
 
     def __init__(self, edges: Edges, frontier: int) -> None:
         self.edges, self.frontier = edges, frontier
-        order = np.lexsort((edges.relation, edges.source, edges.destination))
-        rows = torch.stack([edges.source, edges.relation, edges.destination], 1).numpy()[order]
-        self.edges_to = [rows[rows[:, 2] == v] for v in range(edges.n_entities)]
 
     def __call__(self, parameters: Tensors, queries: PathQueries, mean_log_count: float) -> torch.Tensor:
         """Return the scores, with a gate of value 1 on each new member as in the straight-through estimator."""
@@ -63,25 +60,20 @@ class FrontierReference:
         self, states, vector, queries: PathQueries, q: int, member, weight: torch.Tensor
     ) -> list[tuple[int, torch.Tensor]]:
         """Return the new members of a query with their priorities."""
-        n_relations = self.edges.n_relations
+        n_relations, hidden = self.edges.n_relations, queries.hidden(self.edges)[:, q].numpy()
+        rows = torch.stack([self.edges.source, self.edges.relation, self.edges.destination], 1).numpy()[~hidden]
+        rows = rows[np.lexsort((rows[:, 1], rows[:, 0]))]
+        edges_to = [rows[rows[:, 2] == v] for v in range(self.edges.n_entities)]
         best: dict[int, torch.Tensor] = {}
-        one = PathQueries(
-            queries.known[q : q + 1], queries.relation[q : q + 1], queries.answer[q : q + 1], queries.hide
-        )
         for u in np.flatnonzero(member[:, q]):
-            out, degree = self.edges_to[u], len(self.edges_to[u])
+            out, degree = edges_to[u], len(edges_to[u])
             count = min(self.frontier, degree)
             for j in range(count):  # u sends the inverse of each edge to it
                 v, inverse, _ = out[j * degree // count].tolist()
-                relation = (inverse + n_relations) % (2 * n_relations)
-                source, kind, destination = (torch.tensor([x]) for x in (u, relation, v))
-                edge = Edges(source, kind, destination, self.edges.n_entities, n_relations)
-                if member[v, q] or bool(one.hidden(edge).any()):
-                    continue
-                message = vector[relation, q] * states[u, q]
-                value = message @ weight[:-1] + weight[-1] * np.log1p(len(self.edges_to[v]))
-                if v not in best or value > best[v]:
-                    best[v] = value
+                if not member[v, q]:
+                    message = vector[(inverse + n_relations) % (2 * n_relations), q] * states[u, q]
+                    value = message @ weight[:-1] + weight[-1] * np.log1p(len(edges_to[v]))
+                    best[v] = max(best.get(v, value), value)
         noisy = {v: float(value.detach()) + 1e-6 * random_number(0, v) for v, value in best.items()}
         chosen = sorted(best, key=lambda v: -noisy[v])[: self.frontier]
         return [(v, best[v]) for v in chosen]

@@ -93,12 +93,14 @@ def message_gradients(
     d_states: Any,
     d_vector: Any,
     d_boundary: Any,
+    contribution: Any,
     lanes: Any,
 ) -> None:
     """Add the gradients of the states, the relation vectors and the boundary, given those of the statistics.
 
     With the mean μ and the deviation σ of n messages, dμ/dm = 1/n and dσ/dm = (m - μ) / (σ n). The gradient of an
-    extreme belongs to the first message that has it.
+    extreme belongs to the first message that has it. `contribution` gets the product of each message and its gradient;
+    it can be None.
     """
     d = len(lanes)
     constant, slope, d_largest, d_smallest = np.zeros((4, d), np.float32)
@@ -123,6 +125,7 @@ def message_gradients(
             start = message_start[row]
             for j in range(start, message_start[row + 1]):
                 s, r = source_row[j], relation[j]
+                product = ZERO
                 for k in range(d):
                     x, w = states[s, k], vector[q, r, k]
                     gradient = constant[k] + slope[k] * (x * w)
@@ -130,3 +133,7 @@ def message_gradients(
                     gradient += d_smallest[k] if at_smallest[k] == j - start else ZERO
                     d_states[s, k] += w * gradient
                     d_vector[q, r, k] += x * gradient
+                    if contribution is not None:
+                        product += x * w * gradient
+                if contribution is not None:
+                    contribution[j] = product

@@ -93,6 +93,7 @@ def list_messages(
     position: Any,
     size: Any,
     reached: Any,
+    needed: Any,
     first_source_row: Any,
     first_row: Any,
     message_start: Any,
@@ -104,7 +105,8 @@ def list_messages(
 
     If `source_row` is empty, only count them: message_start[row + 1] gets the number of messages to each row, and
     count[row] the number of all edges that are not hidden, plus one for the boundary. Otherwise write the row of each
-    message's source and its relation, from message_start[row] on.
+    message's source and its relation, from message_start[row] on. If `needed` is a mask of entities, not None, the
+    messages to other entities are left out.
     """
     starts, sources, relations, _ = graph
     only_count = len(source_row) == 0
@@ -112,6 +114,10 @@ def list_messages(
         query, n, offset = queries[q], size[q], first_source_row[q]
         for i in range(reached[q]):
             v, row = members[q, i], first_row[q] + i
+            if needed is not None and not needed[v]:
+                if only_count:
+                    count[row] = 1
+                continue
             start, end = starts[v], starts[v + 1]
             found = 0
             at = 0 if only_count else message_start[row]
@@ -168,13 +174,15 @@ def propose(
     seeds: Any,
     via_row: Any,
     via_relation: Any,
+    log_degree: Any,
 ) -> None:
     """Add to each query the `frontier` entities of highest priority that an edge connects with a member.
 
     The priority of an entity is the maximum over its messages u → v of factor[q, relation] · x_u, plus
     degree_factor · log(1 + degree of v). With a seed, Gumbel noise is added, so that training also tries others; -1
-    means no seed. An entity with more than `frontier` edges proposes as many of them, at even distances. `via_row` and
-    `via_relation` get the source and the relation of the message that gave each new entity its priority.
+    means no seed. An entity with more than `frontier` edges proposes as many of them, at even distances. Hidden edges
+    do not count. `via_row` and `via_relation` get the source and the relation of the message that gave each new entity
+    its priority, and `log_degree` the logarithm above.
     """
     starts, sources, relations, n_relations = graph
     n_kinds = 2 * n_relations
@@ -192,20 +200,26 @@ def propose(
         priority = np.empty(limit, np.float64)
         row = np.empty(limit, np.int64)
         kind = np.empty(limit, np.int64)
+        log_degrees = np.empty(limit, np.float32)
         cached[:] = -1
         for i in range(n):
             u = members[q, i]
-            degree = starts[u + 1] - starts[u]
-            step = min(frontier, degree)
+            n_hidden = count_hidden(graph, u, query, hide)
+            visible = starts[u + 1] - starts[u] - n_hidden
+            step = min(frontier, visible)
+            e, seen = starts[u] - 1, -1
             for j in range(step):
-                e = starts[u] + j * degree // step
+                if n_hidden == 0:
+                    e = starts[u] + j * visible // step
+                while n_hidden > 0 and seen < j * visible // step:
+                    e += 1
+                    back = (relations[e] + n_relations) % n_kinds
+                    seen += not is_hidden(u, back, sources[e], query, hide)
                 v = sources[e]
                 p = position[q, v]
                 if p >= 0:
                     continue
                 relation = (relations[e] + n_relations) % n_kinds
-                if is_hidden(u, relation, v, query, hide):
-                    continue
                 if cached[relation] != i:
                     cached[relation] = i
                     total = np.float32(0)
@@ -227,7 +241,9 @@ def propose(
         for c in range(candidates):
             v = entity[c]
             position[q, v] = -1
-            priority[c] += degree_factor * np.log1p(starts[v + 1] - starts[v])
+            degree = starts[v + 1] - starts[v] - count_hidden(graph, v, query, hide)
+            log_degrees[c] = np.log1p(degree)
+            priority[c] += degree_factor * log_degrees[c]
             # ties are broken evenly, not by the number of the entity
             noise = random_number(max(seeds[q], 0), v)
             priority[c] += -np.log(-np.log(noise)) if seeds[q] >= 0 else 1e-6 * noise
@@ -241,6 +257,7 @@ def propose(
                 members[q, n + added] = entity[c]
                 via_row[q, added] = row[c]
                 via_relation[q, added] = kind[c]
+                log_degree[q, added] = log_degrees[c]
                 added += 1
         reached[q] = n + added
 

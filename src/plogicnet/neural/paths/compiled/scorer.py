@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -12,11 +13,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import embedding
 
-from plogicnet.graph import IntArray
+from plogicnet.graph import BoolArray, IntArray
 from plogicnet.neural.checkpoint import Tensors
 from plogicnet.neural.paths.compiled import messages, reach, update
 from plogicnet.neural.paths.edges import Edges, PathQueries
-from plogicnet.neural.paths.network import LAYER_PARAMETERS
+from plogicnet.neural.paths.network import LAYER_PARAMETERS, score_states
 
 NO_SEED = -1
 
@@ -34,6 +35,8 @@ class Messages:
         source_row: the row of each message's source.
         relation: the relation of each message.
         count: the number of messages to each row, with those that are zero, and the boundary.
+        contribution: None, or an array for the product of each message and its gradient. The backward pass fills it.
+        stay: None, or an array for the product of each old state and the gradient that does not pass through messages.
     """
 
     first_source_row: IntArray
@@ -42,6 +45,8 @@ class Messages:
     source_row: IntArray
     relation: IntArray
     count: IntArray
+    contribution: NDArray[np.float32] | None = None
+    stay: NDArray[np.float32] | None = None
 
     @property
     def arrays(self) -> tuple[IntArray, ...]:
@@ -84,11 +89,13 @@ class Rows:
         first: the first row of each query, and the number of rows.
         entity: the entity of each row.
         states: the state of each row.
+        messages: the messages of the layer; None before the first layer.
     """
 
     first: IntArray
     entity: IntArray
     states: Tensor
+    messages: Messages | None = None
 
     @property
     def query(self) -> IntArray:
@@ -111,22 +118,48 @@ class CompiledScorer:
         self.n_entities, self.n_relations, self.frontier = edges.n_entities, edges.n_relations, frontier
         self.spare_tables: SimpleQueue[Tables] = SimpleQueue()
 
+    def without(self, facts: IntArray) -> "CompiledScorer":
+        """Return a scorer whose graph does not have some facts."""
+        starts, source, relation, n_relations = self.graph
+        removed = np.zeros(len(source), dtype=bool)
+        for head, kind, tail in facts:
+            for u, r, v in ((head, kind, tail), (tail, kind + n_relations, head)):
+                to_v = slice(starts[v], starts[v + 1])
+                removed[to_v] |= (source[to_v] == u) & (relation[to_v] == r)
+        less = copy(self)
+        n_removed = np.concatenate([[0], np.cumsum(removed)])
+        less.graph = (starts - n_removed[starts], source[~removed], relation[~removed], n_relations)
+        return less
+
     def __deepcopy__(self, memo: object) -> "CompiledScorer":
         return self  # only the tables change, and they are left as they were
 
     def __call__(self, parameters: Tensors, queries: PathQueries, mean_log_count: float) -> Tensor:
         """Return the scores, of shape (queries, entities)."""
         *_, rows = self.layers(parameters, queries, mean_log_count)
-        boundary = embedding(queries.relation, parameters["relation"])
-        asked = boundary @ parameters["score_relation"] + parameters["score_bias"]
         query = torch.from_numpy(rows.query)
-        combined = (rows.states @ parameters["score_state"] + embedding(query, asked)).relu()
-        unreached = asked.relu() @ parameters["score_map"]
-        scores = unreached[:, None].expand(-1, self.n_entities)
-        return scores.index_put((query, torch.from_numpy(rows.entity)), combined @ parameters["score_map"])
+        unreached = torch.zeros(len(queries), rows.states.shape[1])
+        scores = score_states(parameters, unreached, queries.relation)[:, None].expand(-1, self.n_entities)
+        reached = score_states(parameters, rows.states, queries.relation, query)
+        return scores.index_put((query, torch.from_numpy(rows.entity)), reached)
 
-    def layers(self, parameters: Tensors, queries: PathQueries, mean_log_count: float) -> Iterator[Rows]:
-        """Yield the rows before the first layer and after each layer."""
+    def layers(
+        self,
+        parameters: Tensors,
+        queries: PathQueries,
+        mean_log_count: float,
+        needed: BoolArray | None = None,
+        explained: bool = False,
+    ) -> Iterator[Rows]:
+        """Yield the rows before the first layer and after each layer.
+
+        Args:
+            parameters: see `initial_parameters`.
+            queries: the queries.
+            mean_log_count: see `LayerInputs`.
+            needed: a mask of shape (layers, entities). The states of other entities are not computed in a layer.
+            explained: whether the backward pass computes contributions; see `Messages`.
+        """
         n = len(queries)
         boundary = embedding(queries.relation, parameters["relation"])
         seeds = np.full(n, NO_SEED) if queries.seeds is None else queries.seeds.numpy()
@@ -151,14 +184,14 @@ class CompiledScorer:
                     else:
                         reach.reach_all(self.graph, asked, hide, members, position, before, size, batch.reached)
                     before, size = size, batch.reached
-                    found = self._messages(batch)
+                    found = self._messages(batch, None if needed is None else needed[i], explained)
                     states: Tensor = _CompiledLayer.apply(  # type: ignore[no-untyped-call]
                         rows.states, vector, boundary, *weights, found, mean_log_count
                     )
                     if gate is not None:
                         states = states * gate(found.first_row)
                     entity = np.concatenate([members[q, : size[q]] for q in range(n)])
-                    rows = Rows(found.first_row, entity.astype(np.int64), states)
+                    rows = Rows(found.first_row, entity.astype(np.int64), states, found)
                     yield rows
             finally:
                 reach.forget(members, position, size)
@@ -175,10 +208,11 @@ class CompiledScorer:
         vector, sent = vector.detach(), rows.states.detach()
         weight = priority.detach()
         via_row, via_relation = np.full((2, n, self.frontier), -1)
+        log_degree = np.zeros((n, self.frontier), np.float32)
         reach.propose(
             *(self.graph, batch.asked, batch.hide, members, position, batch.size, batch.reached, rows.first),
             *(sent.numpy(), (vector * weight[:-1]).numpy(), float(weight[-1])),
-            *(self.frontier, seeds, via_row, via_relation),
+            *(self.frontier, seeds, via_row, via_relation, log_degree),
         )
         if not torch.is_grad_enabled():
             return None
@@ -186,8 +220,7 @@ class CompiledScorer:
         def gate(first_row: IntArray) -> Tensor:
             query, added = np.nonzero(via_row >= 0)
             row = first_row[query] + batch.size[query] + added
-            entity = members[query, batch.size[query] + added]
-            degree = torch.from_numpy(np.log1p(np.diff(self.graph[0])[entity])).to(sent.dtype)
+            degree = torch.from_numpy(log_degree[query, added])
             message = sent[via_row[query, added]] * vector[query, via_relation[query, added]]
             value = torch.sigmoid(message @ priority[:-1] + priority[-1] * degree)
             ones = torch.ones(int(first_row[-1]), 1)
@@ -195,13 +228,13 @@ class CompiledScorer:
 
         return gate
 
-    def _messages(self, batch: Batch) -> Messages:
+    def _messages(self, batch: Batch, needed: BoolArray | None, explained: bool) -> Messages:
         """List the messages to all rows."""
         first_source_row, first_row = _offsets(batch.size), _offsets(batch.reached)
         start = np.zeros(first_row[-1] + 1, np.int64)
         count = np.empty(first_row[-1], np.int64)
         members, position = batch.tables.members, batch.tables.position
-        about = (self.graph, batch.asked, batch.hide, members, position, batch.size, batch.reached)
+        about = (self.graph, batch.asked, batch.hide, members, position, batch.size, batch.reached, needed)
         where = (*about, first_source_row, first_row, start, count)
         nothing = np.empty(0, np.int32)
         reach.list_messages(*where, nothing, nothing)
@@ -209,7 +242,10 @@ class CompiledScorer:
         source_row, relation = np.empty((2, start[-1]), np.int32)
         if start[-1]:
             reach.list_messages(*where, source_row, relation)
-        return Messages(first_source_row, first_row, start, source_row, relation, count)
+        gained = (
+            [np.empty(len(source_row), np.float32), np.empty(first_source_row[-1], np.float32)] if explained else []
+        )
+        return Messages(first_source_row, first_row, start, source_row, relation, count, *gained)
 
     @contextmanager
     def _borrowed_tables(self, n_queries: int, layers: int) -> Iterator[Tables]:
@@ -274,9 +310,12 @@ class _CompiledLayer(torch.autograd.Function):
         d_statistics = d_products @ maps.T
         d_states += d_mapped @ state_map.T
         d_vector, d_boundary = torch.zeros_like(vector), torch.zeros_like(boundary)
+        if found.stay is not None:
+            found.stay[:] = (d_states * states).sum(1).numpy()
         messages.message_gradients(
             *(*found.arrays, *(_array(t) for t in (states, vector, boundary, statistics)), position),
             *(_array(t) for t in (d_statistics, d_states, d_vector, d_boundary)),
+            found.contribution,
             lanes,
         )
         d_maps = (statistics.T @ d_products).view(4 * d, 3, d).transpose(0, 1)

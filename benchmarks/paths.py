@@ -8,6 +8,8 @@
     python benchmarks/paths.py train --data NAME --seeds 0,1,2 [--preset NAME] [--set A=B] --out FILE [--runs DIR]
                                                         train and evaluate, one row with a value per seed; seeds that
                                                         FILE has are not trained again; DIR keeps the runs
+    python benchmarks/paths.py train --data umls --device cpu --set em.neural=false …
+                                                        the same on a CPU, and for rules, vectors or a mixture
     python benchmarks/paths.py collect FILE ...         add rows to docs/results/paths.json
 
 The peer is the plain layer: gather and scatter operations of PyTorch, in float32, with the same parameters.

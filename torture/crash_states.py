@@ -136,6 +136,7 @@ class Workshop:
             "train": Command(self.train, again=self.train_again, can_refuse=True),
             "save in a new directory": Command(save, again=save),
             "refit": Command(refit, "complete", refit),
+            "update": Command(self.update, "complete", self.update),
             "save": Command(save, "complete", save),
             "revert": Command(revert, "complete", revert, can_refuse=True),
             "revert to the current snapshot": Command(self.discard, "unfinished", self.discard),
@@ -171,6 +172,10 @@ class Workshop:
     def refit(self, run: Path) -> None:
         """Replace the rules of a run."""
         PLogicNet.load(run).refit(RULES, run)
+
+    def update(self, run: Path) -> None:
+        """Add facts about a new entity to a run."""
+        PLogicNet.load(run).update([("man0", "parent", "kim"), ("woman0", "parent", "kim")], run, steps=3)
 
     def save(self, run: Path) -> None:
         """Save the model of another run."""

@@ -9,14 +9,14 @@ from typing import Any
 
 from plogicnet.config import Config
 from plogicnet.evaluation.calibration import Calibration
-from plogicnet.graph import MISSING, IntArray, KnowledgeGraph
+from plogicnet.graph import MISSING, SPLITS, IntArray, KnowledgeGraph
 from plogicnet.grounding.engine import MiningResult
 from plogicnet.grounding.grounder import Grounder
 from plogicnet.grounding.rulebook import collect_rules
 from plogicnet.inference import prediction
 from plogicnet.inference.evaluation import evaluate
 from plogicnet.inference.explanation import PREMISES, Explanation, explain
-from plogicnet.inference.facts import with_facts
+from plogicnet.inference.facts import STEPS, Update, update_model, with_facts
 from plogicnet.inference.fitted import FittedModel, Prediction, PredictionBatch, fit_calibration, predictions
 from plogicnet.inference.prediction import query_of
 from plogicnet.mln import RuleModel
@@ -24,7 +24,15 @@ from plogicnet.neural.device import use_threads
 from plogicnet.rules import RuleTable, Statement, parse_statements, read_rule_file
 from plogicnet.runs import lifecycle
 from plogicnet.runs.checkpoints import ResumePoint, iteration_folder, write_start
-from plogicnet.runs.directory import CONFIG_FILE, GRAPH_FILES, NEURAL_FILE, START_DIR, State, state_of
+from plogicnet.runs.directory import (
+    BASE_LOG_ODDS_KEY,
+    CONFIG_FILE,
+    GRAPH_FILES,
+    NEURAL_FILE,
+    START_DIR,
+    State,
+    state_of,
+)
 from plogicnet.runs.integrity import SavedFile, damage_as_input_error, saved_files
 from plogicnet.runs.origins import Origin, read_origins
 from plogicnet.runs.snapshots import (
@@ -73,6 +81,8 @@ class PLogicNet:
         self.seconds: Mapping[str, float] = {}
         self.snapshot: Snapshot | None = None
         """The snapshot from which this model was loaded or that was last published from it."""
+        self.last_update: Update | None = None
+        """What the last call of `update` changed."""
         self._saved_files: Mapping[str, SavedFile] = {}
         """The files of `snapshot` with the content of this model, by name."""
         self._fitted: FittedModel | None = None
@@ -90,7 +100,7 @@ class PLogicNet:
         if self.fitted.added:
             raise InputError(
                 "a model with added facts can only predict and explain. To save, evaluate or refit it, use the model"
-                " without these facts."
+                " without these facts, or add them with its method `update`."
             )
         return self.fitted
 
@@ -198,6 +208,51 @@ class PLogicNet:
                 self._publish(folder, "refit", self._saved_files, keep)
         return self
 
+    def update(
+        self,
+        facts: Any,
+        out: str | Path | None = None,
+        steps: int = STEPS,
+        evaluate: bool = False,
+        hooks: Hooks | None = None,
+        keep: int = KEEP,
+    ) -> "PLogicNet":
+        """Add facts to the graph, including facts about new entities. `last_update` is what changed.
+
+        The rules are grounded again. Their weights and base rates, λ and the calibration do not change, and neither
+        does the neural model. If it has parameters of entities, those of new entities are added and trained.
+
+        Args:
+            facts: as in `with_facts`. Those in valid or test are removed from there.
+            out: run directory in which the result is published as a new snapshot. If nothing changed since the model
+                was loaded from it, no snapshot is published.
+            steps: number of training steps for new entities; 0: the neural model cannot score new entities.
+            evaluate: whether to evaluate the result; otherwise `metrics` has none of valid and test.
+            hooks: callbacks for progress.
+            keep: the number of snapshots to keep.
+        """
+        old, hooks, folder = self._as_trained, hooks or Hooks(), None if out is None else Path(out)
+        with nullcontext() if folder is None else lifecycle.open_run(folder):
+            if folder is not None:
+                lifecycle.require_finished(folder)
+                lifecycle.require_current(folder, self.snapshot)
+            fitted, self.last_update = update_model(old, self.config, facts, steps, hooks)
+            if self.last_update.facts or self.last_update.trained_steps:
+                unchanged = {CONFIG_FILE} if self.last_update.trained_steps else {CONFIG_FILE, NEURAL_FILE}
+                self._saved_files = {n: file for n, file in self._saved_files.items() if n in unchanged}
+                self._fitted, names = fitted, fitted.graph.relations.names
+                base = dict(zip(names, fitted.outcome.rule_model.base.tolist(), strict=True))
+                kept = {key: value for key, value in self.metrics.items() if key not in SPLITS}
+                self.metrics = kept | {BASE_LOG_ODDS_KEY: base}
+                if evaluate:
+                    self._evaluate_splits(hooks)
+                self.seconds = hooks.clock.seconds
+            elif folder is not None and self.snapshot is not None and self.snapshot.is_in(folder):
+                return self
+            if folder is not None:
+                self._publish(folder, "update", self._saved_files, keep)
+        return self
+
     def _train(self, start: ResumePoint, hooks: Hooks, out: Path | None, command: str, keep: int = KEEP) -> "PLogicNet":
         """Mine rules unless an EM iteration is done, run the remaining iterations, calibrate, evaluate and publish."""
         use_threads(self.config.threads)
@@ -219,12 +274,16 @@ class PLogicNet:
             outcome = replace(outcome, rule_model=replace(outcome.rule_model, rules=rules))
         calibration = fit_calibration(graph, self.config, outcome)
         self._fitted = FittedModel.of(graph, self.config, outcome, calibration, candidates)
-        with hooks.clock("evaluate"):
-            self.metrics = {"lambda": outcome.lambda_, "calibration": calibration.to_json()}
-            self.metrics |= {"candidates": candidates, "iteration": outcome.iteration}
-            splits = [split for split in ("valid", "test") if len(graph.split(split))]
-            self.metrics |= {split: self.evaluate(split, hooks.progress) for split in splits}
+        self.metrics = {"lambda": outcome.lambda_, "calibration": calibration.to_json()}
+        self.metrics |= {"candidates": candidates, "iteration": outcome.iteration}
+        self._evaluate_splits(hooks)
         self.seconds = hooks.clock.seconds
+
+    def _evaluate_splits(self, hooks: Hooks) -> None:
+        """Add the metrics of valid and test."""
+        with hooks.clock("evaluate"):
+            splits = [split for split in ("valid", "test") if len(self.fitted.graph.split(split))]
+            self.metrics |= {split: self.evaluate(split, hooks.progress) for split in splits}
 
     def _publish(self, path: Path, command: str, unchanged: Mapping[str, SavedFile], keep: int) -> None:
         """Publish this model as a snapshot. The files in `unchanged` are linked."""

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from plogicnet.graph import KnowledgeGraph, Side, add_facts
-from plogicnet.neural.protocol import Checkpoint, Examples, NeuralModel
+from plogicnet.neural.protocol import Checkpoint, Examples, ExtensibleModel, NeuralModel
 from small import small_graph
 
 Make = Callable[[KnowledgeGraph], NeuralModel]
@@ -32,6 +32,7 @@ def check_model(make: Make, folder: Path) -> None:
     check_fit(make, model, graph, folder)
     check_save(make, model, graph, folder)
     check_bind(model, graph)
+    check_larger_graph(make, model, graph, folder)
     check_copy(model, graph)
     check_attributes(model, graph)
     check_hide_self(model, graph)
@@ -127,6 +128,38 @@ def check_bind(model: NeuralModel, graph: KnowledgeGraph) -> None:
         part = bound.score_answers(known, np.zeros(3, dtype=np.int64), side, some)
         np.testing.assert_array_equal(torch.isnan(part).cpu().numpy(), unscorable[known][:, None] | unscorable[some])
     assert torch.equal(model.score(grid(graph)), before)
+
+
+def check_larger_graph(make: Make, model: NeuralModel, graph: KnowledgeGraph, folder: Path) -> None:
+    """Check that a bound model can be saved and trained, and that an extensible one learns new entities alone."""
+    wide, triples = add_facts(graph, [("newcomer", "parent", "man0"), ("man1", "parent", "newcomer")]), grid(graph)
+    new = np.array([wide.entities.id("newcomer")])
+    about_new = np.stack(np.broadcast_arrays(new, 0, np.arange(len(wide.entities))), axis=1)
+    all_triples = np.concatenate([triples, about_new])
+
+    def saved(other: NeuralModel) -> NeuralModel:
+        other.save(folder / "wide.safetensors")
+        loaded = make(wide)
+        loaded.load(folder / "wide.safetensors")
+        torch.testing.assert_close(loaded.score(all_triples), other.score(all_triples), rtol=0, atol=0, equal_nan=True)
+        return loaded
+
+    model.rescale(2.0, -1.0)
+    bound = model.bind(wide)
+    trained = saved(bound)
+    if isinstance(bound, ExtensibleModel):
+        unscorable = bound.unscorable
+        extended, again, other = (bound.extended(new, 3, seed) for seed in (0, 0, 1))
+        assert not extended.unscorable.any()
+        assert np.array_equal(bound.unscorable, unscorable), "the model itself must stay"
+        assert torch.equal(extended.score(triples), bound.score(triples)), "scores without new entities must stay"
+        assert torch.equal(extended.score(about_new), again.score(about_new))
+        assert not torch.equal(extended.score(about_new), other.score(about_new))
+        saved(extended)
+    trained.fit(Examples.of(wide.train), seed=3, warm=True)
+    assert not trained.unscorable.any()
+    assert bool(torch.isfinite(trained.score(all_triples)).all())
+    model.rescale(1.0, 0.0)
 
 
 def check_copy(model: NeuralModel, graph: KnowledgeGraph) -> None:

@@ -22,6 +22,7 @@ RESULTS = {
     "train": {"message", "new"},
     "save in a new directory": {"message", "new"},
     "refit": {"old", "new"},
+    "update": {"old", "new"},
     "save": {"old", "new"},
     "revert": {"old", "new"},
     "revert to the current snapshot": {"new"},  # the content does not change

@@ -18,7 +18,7 @@ from plogicnet.cli.pages import report, serve
 from plogicnet.cli.predict import explain, export, predict
 from plogicnet.cli.runs import runs
 from plogicnet.cli.settings import DEMO_PRESET, load_run, log_to_stderr, make_config, print_json, require_folder
-from plogicnet.cli.train import refit, resume, train
+from plogicnet.cli.train import refit, resume, train, update
 from plogicnet.cli.tune import tune
 from plogicnet.config import Config
 from plogicnet.support.errors import pluralize
@@ -32,7 +32,7 @@ app = Typer(
 )
 app.add_typer(data, name="data")
 app.add_typer(runs, name="runs")
-for command in (doctor, mine, train, tune, resume, refit, predict, explain, export, serve, report):
+for command in (doctor, mine, train, tune, resume, refit, update, predict, explain, export, serve, report):
     app.command()(command)
 
 

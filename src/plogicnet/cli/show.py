@@ -17,6 +17,7 @@ from plogicnet.support.numbers import format_probability
 if TYPE_CHECKING:
     from plogicnet.grounding.groundings import GroundNetwork
     from plogicnet.inference.explanation import Explanation
+    from plogicnet.inference.facts import Update
     from plogicnet.inference.fitted import Prediction
     from plogicnet.rules import RuleTable
     from plogicnet.training.state import Iteration
@@ -197,6 +198,26 @@ def mined_text(counts: Mapping[str, Any]) -> str:
         f"{rules} ({patterns}) and {constraints} from {pluralize(counts['candidates'], 'candidate')}."
         f" They have {groundings} and conclude {hidden}."
     )
+
+
+def update_text(change: "Update") -> str:
+    """Return what an update changed, as sentences.
+
+    Example:
+        >>> from plogicnet.inference.facts import Update
+        >>> update_text(Update(2, 1, 0, 1, 1, 100, 9))  # doctest: +NORMALIZE_WHITESPACE
+        '2 facts added, 1 known before. 1 new entity. The neural model was trained on new entities for 100 steps.
+        No longer held out: 0 facts of valid, 1 of test. The rules conclude 9 hidden triples.'
+    """
+    known = f", {change.known:,} known before" if change.known else ""
+    entities = pluralize(change.entities, "new entity", "new entities")
+    sentences = [f"{pluralize(change.facts, 'fact')} added{known}. {entities}."]
+    if change.trained_steps:
+        sentences.append(f"The neural model was trained on new entities for {pluralize(change.trained_steps, 'step')}.")
+    if change.moved_from_valid or change.moved_from_test:
+        valid = pluralize(change.moved_from_valid, "fact")
+        sentences.append(f"No longer held out: {valid} of valid, {change.moved_from_test:,} of test.")
+    return " ".join([*sentences, f"The rules conclude {pluralize(change.hidden, 'hidden triple')}."])
 
 
 def fact(triple: Sequence[str], labels: Mapping[str, str] = NO_LABELS) -> str:

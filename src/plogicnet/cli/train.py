@@ -1,4 +1,4 @@
-"""The commands `train`, `resume` and `refit`."""
+"""The commands `train`, `resume`, `refit` and `update`."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -28,6 +28,7 @@ from plogicnet.support.progress import for_stderr
 if TYPE_CHECKING:
     from plogicnet.graph import KnowledgeGraph
     from plogicnet.model import PLogicNet
+    from plogicnet.runs.snapshots import Snapshot
     from plogicnet.training.hooks import Hooks
     from plogicnet.training.state import Iteration
 
@@ -145,8 +146,49 @@ def refit(
     with _interruptible(run):
         model.refit(rules, run, terminal_hooks(), keep)
     _show_trained(model, run, as_json)
-    if previous and model.snapshot and not as_json:
-        print(f"Snapshot {model.snapshot.name} is current. To go back: plogicnet runs revert {run} {previous.name}")
+    if not as_json:
+        _show_snapshots(run, previous, model.snapshot)
+
+
+def update(
+    run: options.Run,
+    facts: Annotated[Path, Option("--facts", help="File of facts to add. Entities can be new, relations cannot.")],
+    steps: Annotated[
+        int,
+        Option("--steps", min=0, help="Training steps for new entities, if the neural model has vectors. 0: none."),
+    ] = 100,
+    evaluate: Annotated[
+        bool, Option("--evaluate", help="Evaluate on valid and test, for `runs list`, `report` and `serve`.")
+    ] = False,
+    device: options.Device = None,
+    threads: options.Threads = None,
+    keep: options.Keep = 2,
+    _memory_limit: options.MemoryLimit = None,
+    as_json: options.Json = False,
+) -> None:
+    """Add facts to the graph of a run. Rules use them at once, with the learned weights. New entities are learned.
+
+    The result is a new snapshot. `plogicnet runs revert` goes back to the previous one.
+    """
+    model = load_run(run, device, threads)
+    previous, hooks = model.snapshot, terminal_hooks()
+    with _interruptible(run):
+        model.update(facts, run, steps, evaluate, hooks, keep)
+    change, current = model.last_update, model.snapshot
+    if change is None or current is None:
+        raise RuntimeError("the update has no result")
+    if as_json:
+        seconds = {part: round(value, 3) for part, value in hooks.clock.seconds.items()}
+        print_json({"run": str(run), "snapshot": current.name, **change.to_json(), "seconds": seconds})
+        return
+    print(show.update_text(change))
+    _show_snapshots(run, previous, current)
+
+
+def _show_snapshots(run: Path, previous: "Snapshot | None", current: "Snapshot | None") -> None:
+    """Print the current snapshot, and how to go back to the previous one."""
+    if previous and current and previous.name != current.name:
+        print(f"Snapshot {current.name} is current. To go back: plogicnet runs revert {run} {previous.name}")
 
 
 @contextmanager

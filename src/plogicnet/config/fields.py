@@ -35,6 +35,11 @@ def setting(
     return field(default=default, metadata=metadata)
 
 
+def overlays(description: str) -> Any:
+    """Create a dataclass field for a list of mappings, each with other values for settings of the same section."""
+    return field(default=(), metadata={"description": description, "overlays": True})
+
+
 def validate_value(value: object, type_hint: Any, metadata: Mapping[str, Any], key: str) -> object:
     """Return the value converted to the type of the setting, or raise InputError."""
     if metadata["registry"] is not None:
@@ -122,6 +127,13 @@ def _describe_type(type_hint: Any, value: object) -> str:
             items = [{bool: "true", int: "1", float: "0.5"}.get(item_type) or yaml_scalar(get_args(item_type)[0])]
         return f"a list such as [{', '.join(items)}], each item {_describe_type(item_type, value)}"
     return {bool: "true or false", int: "an integer", float: "a number", str: "a string"}[type_hint]
+
+
+def yaml_value(value: object) -> str:
+    """Return a value, a list or a mapping as one line of YAML."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key}: {yaml_value(v)}" for key, v in value.items()) + "}"
+    return f"[{', '.join(map(yaml_value, value))}]" if isinstance(value, tuple) else yaml_scalar(value)
 
 
 def yaml_scalar(value: object) -> str:

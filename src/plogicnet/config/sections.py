@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, make_dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from plogicnet.config.fields import setting
+from plogicnet.config.fields import overlays, setting
 from plogicnet.config.registries import ENGINES, MODELS, SYSTEMS
 from plogicnet.config.shapes import CHAIN_SHAPES
 
@@ -18,6 +18,8 @@ else:
 Auto = Literal["auto"]
 Blocks = Mapping[str, Any]
 """The blocks of an extensible section by name. Each block is an instance of its extension's dataclass."""
+Overlays = tuple[Mapping[str, Any], ...]
+"""Several sets of settings of one section. Each contains only the settings that differ from the section's own."""
 
 _THRESHOLDS = [(shape.name, shape.min_precision, shape.description) for shape in CHAIN_SHAPES]
 MinPrecision: Any = make_dataclass(
@@ -112,7 +114,21 @@ class Neural:
         "implementation of a training step; auto: fused GPU kernels if possible, compiled code on a CPU;"
         " plain: PyTorch; fused: require fused kernels",
     )
+    mixture: Overlays = overlays(
+        "several neural models as one, for example [{model: Paths}, {model: ComplEx, steps: 2000}]; each entry changes"
+        " the settings of this section; []: one model"
+    )
     blocks: Blocks = field(default_factory=dict, metadata={"registry": MODELS})
+
+    @property
+    def title(self) -> str:
+        """The names of the neural models, for display.
+
+        Example:
+            >>> Neural(mixture=({"model": "Paths"}, {"model": "ComplEx"})).title
+            'Paths + ComplEx'
+        """
+        return " + ".join(entry.get("model", self.model) for entry in self.mixture) or self.model
 
 
 @dataclass(frozen=True)

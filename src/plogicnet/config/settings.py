@@ -113,9 +113,25 @@ class Config:
         return "\n".join(yaml_lines(self, 0, comments)) + "\n"
 
     @property
+    def model_configs(self) -> tuple["Config", ...]:
+        """The settings for each neural model: one copy per entry of `neural.mixture`, or the settings themselves.
+
+        Example:
+            >>> config = Config().with_assignments(["neural.mixture=[{model: Paths}, {steps: 64}]"])
+            >>> [(c.neural.model, c.neural.steps) for c in config.model_configs]
+            [('Paths', 'auto'), ('TransE', 64)]
+        """
+        if not self.neural.mixture:
+            return (self,)
+        shared = self.with_values({"neural.mixture": []})
+        # the model is set first, since it can imply other settings
+        overlays = (sorted(entry.items(), key=lambda item: item[0] != "model") for entry in self.neural.mixture)
+        return tuple(shared.with_values({f"neural.{name}": value for name, value in entry}) for entry in overlays)
+
+    @property
     def completed(self) -> "Config":
         """A copy with the blocks of the selected neural model and system, so that it contains every setting in use."""
-        neural = with_default_blocks(self.neural, [MODELS.get(self.neural.model).block])
+        neural = with_default_blocks(self.neural, [MODELS.get(c.neural.model).block for c in self.model_configs])
         systems = with_default_blocks(self.systems, [SYSTEMS.get(self.system).block])
         return dataclasses.replace(self, neural=neural, systems=systems)
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from plogicnet.config.fields import valid_names, validate_value, yaml_scalar
+from plogicnet.config.fields import valid_names, validate_value, yaml_scalar, yaml_value
 from plogicnet.config.registries import block_settings
 from plogicnet.support.errors import InputError, did_you_mean
 from plogicnet.support.registry import Registry
@@ -64,8 +64,31 @@ def replace_setting(section: Any, path: list[str], value: object, key: str) -> A
         return dataclasses.replace(section, **{field.name: _replace_in_section(current, path, value, key)})
     if len(path) > 1:
         raise InputError(f"{key}: {'.'.join(key.split('.')[: -len(path) + 1])} is a single value, not a section")
+    if field.metadata.get("overlays"):
+        return dataclasses.replace(section, **{field.name: _validate_overlays(type(section), value, key)})
     type_hint = get_type_hints(type(section))[field.name]
     return dataclasses.replace(section, **{field.name: validate_value(value, type_hint, field.metadata, key)})
+
+
+def _validate_overlays(section_class: type, value: object, key: str) -> tuple[Mapping[str, Any], ...]:
+    """Return a list of overlays with converted values, or raise InputError."""
+    if not isinstance(value, list | tuple) or not all(isinstance(entry, Mapping) for entry in value):
+        raise InputError(f"{key} must be a list of mappings such as [{{model: Paths}}, {{steps: 500}}], got {value!r}")
+    return tuple(_validate_overlay(section_class(), entry, f"{key}[{i}]") for i, entry in enumerate(value))
+
+
+def _validate_overlay(section: Any, overlay: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    for name, value in overlay.items():
+        if any(f.name == name and f.metadata.get("overlays") for f in fields(section)):
+            raise InputError(f"{key}.{name}: an entry of {key.rpartition('[')[0]} cannot contain another {name}")
+        section = replace_setting(section, [str(name)], value, f"{key}.{name}")
+    return _values_in(section, overlay)
+
+
+def _values_in(section: Any, names: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the settings of a section that are named in a nested mapping, as such a mapping."""
+    values = {key: value for key, value, _ in iter_settings(section)}
+    return {n: _values_in(values[n], names[n]) if is_dataclass(values[n]) else values[n] for n in names}
 
 
 def _replace_in_section(section: Any, path: list[str], value: object, key: str) -> Any:
@@ -109,9 +132,13 @@ def block_names(registry: Registry[Any]) -> list[str]:
 
 
 def with_default_blocks(section: Any, names: Iterable[str]) -> Any:
-    """Return an extensible section with the named blocks. Blocks that were not set have their default values."""
+    """Return an extensible section with the named blocks, in alphabetical order.
+
+    Blocks that were not set have their default values.
+    """
     missing = {n: block_settings(_block_registry(section), n) for n in names if n and n not in section.blocks}
-    return dataclasses.replace(section, blocks={**section.blocks, **{n: cls() for n, cls in missing.items() if cls}})
+    blocks = {**section.blocks, **{n: cls() for n, cls in missing.items() if cls}}
+    return dataclasses.replace(section, blocks=dict(sorted(blocks.items())))
 
 
 def yaml_lines(section: Any, depth: int, comments: bool) -> Iterator[str]:
@@ -127,8 +154,7 @@ def yaml_lines(section: Any, depth: int, comments: bool) -> Iterator[str]:
         if comments:
             choices = _choices(type_hints.get(key, type_hints.get(f"{key}_")), metadata)
             comment += f" ({' | '.join(choices)})" if choices else ""
-        text = "[" + ", ".join(yaml_scalar(v) for v in value) + "]" if isinstance(value, tuple) else yaml_scalar(value)
-        yield _yaml_line("  " * depth + f"{key}: {text}", comment)
+        yield _yaml_line("  " * depth + f"{key}: {yaml_value(value)}", comment)
 
 
 def _choices(type_hint: Any, metadata: Mapping[str, Any]) -> list[str]:

@@ -143,6 +143,8 @@ def sample(
     negatives = np.concatenate(corruptions)
     known = TripleSet.of(np.concatenate([graph.split(s) for s in splits]), n)
     negatives = negatives[~known.contains(negatives)]
+    if neural is not None:
+        negatives = negatives[~neural.unscorable[negatives[:, [HEAD, TAIL]]].any(axis=1)]
     count = np.concatenate([np.full(len(positives), 2.0), np.full(len(negatives), n / per_query)])
     label = np.concatenate([np.ones(len(positives)), np.zeros(len(negatives))])
     return Sample(np.concatenate([positives, negatives]), label, count)

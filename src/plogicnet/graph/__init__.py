@@ -7,7 +7,7 @@ from plogicnet.graph.family import demo_family
 from plogicnet.graph.io.dictionaries import read_labels
 from plogicnet.graph.io.queries import read_queries, read_triples
 from plogicnet.graph.io.readers import COLUMNS
-from plogicnet.graph.io.sources import add_facts, make_graph
+from plogicnet.graph.io.sources import add_facts, make_graph, read_facts
 from plogicnet.graph.io.unpacking import read_parquet
 from plogicnet.graph.io.writers import quote_tsv, to_iri, write_graph
 from plogicnet.graph.knowledge_graph import CATEGORIES, SPLITS, KnowledgeGraph
@@ -54,6 +54,7 @@ __all__ = [
     "open_graph",
     "parse_shares",
     "quote_tsv",
+    "read_facts",
     "read_labels",
     "read_parquet",
     "read_queries",

@@ -183,6 +183,27 @@ class KnowledgeGraph:
         moved[np.random.default_rng(seed).choice(len(self.train), n_moved, replace=False)] = True
         return replace(self, train=self.train[~moved], valid=self.train[moved], moved_to_valid=n_moved)
 
+    def with_facts(self, entities: Vocabulary, facts: IntArray) -> "KnowledgeGraph":
+        """Return the graph with facts added to train. `entities` are those of the graph, then the new ones.
+
+        Example:
+            >>> graph = KnowledgeGraph.from_names([("anna", "knows", "ben")])
+            >>> graph.with_facts(graph.entities, as_triples([(1, 0, 0), (0, 0, 1)])).train.tolist()
+            [[0, 0, 1], [1, 0, 0]]
+        """
+        train = drop_duplicates(np.concatenate([self.train, facts]), len(entities))
+        return replace(self, entities=entities, train=train)
+
+    def without_held_out(self, facts: TripleSet) -> "KnowledgeGraph":
+        """Return the graph with these facts removed from valid and test.
+
+        Example:
+            >>> graph = KnowledgeGraph.from_names([("a", "r", "b")], test=[("b", "r", "a")])
+            >>> len(graph.without_held_out(TripleSet.of([(1, 0, 0)], entities=2)).test)
+            0
+        """
+        return replace(self, valid=self.valid[~facts.contains(self.valid)], test=self.test[~facts.contains(self.test)])
+
     def count_unseen(self, split: str) -> tuple[int, int]:
         """Count the entities and the relations of a split that are not in train.
 

@@ -92,6 +92,16 @@ def _add_statements(
     )
 
 
+def count_again(grounder: Grounder, rules: RuleTable, constraints: RuleTable) -> tuple[RuleTable, RuleTable]:
+    """Return the rules of a grounder and the constraints, with support and hits counted in the grounder's graph."""
+    support, hits = grounder.counts()
+    counted = _constraint_table(grounder.graph, constraints.rules)
+    return (
+        replace(rules, support=support, hits=hits),
+        replace(constraints, support=counted.support, hits=counted.hits),
+    )
+
+
 def _given_weight(statement: Statement) -> float:
     return float("nan") if statement.weight is None else statement.weight
 

@@ -252,17 +252,22 @@ class RuleModel:
         """p_w of the hidden triples."""
         return probability(self.log_odds)[~self.observed]
 
-    def bind(self, graph: KnowledgeGraph) -> "RuleModel":
+    def bind(self, graph: KnowledgeGraph, progress: Progress = no_progress) -> "RuleModel":
         """Return the model for a graph with more facts or entities, with the same rules, weights and base rates.
 
         Hidden triples that are assumed to be true stay so. New hidden triples are not assumed to be true.
         """
         old = self.assignment
-        assignment = replace(old, grounder=replace(old.grounder, graph=graph), assumed_true=None)
+        resources = replace(old.grounder.resources, progress=progress)
+        assignment = replace(old, grounder=replace(old.grounder, graph=graph, resources=resources), assumed_true=None)
         if old.assumed_true is not None and old.assumed_true.any():
             still_true = TripleSet.of(self.hidden[old.assumed_true], len(graph.entities))
             assignment = replace(assignment, assumed_true=still_true.contains(assignment.grounder.network.hidden))
         return replace(self, assignment=assignment)
+
+    def with_base(self, base: FloatArray) -> "RuleModel":
+        """Return the model with other base log-odds."""
+        return replace(self, assignment=replace(self.assignment, base=base))
 
     def scores(self, graph: KnowledgeGraph) -> RuleScores:
         """Return the scores for ranking, prediction and calibration."""

@@ -5,6 +5,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from plogicnet.neural.checkpoint import Tensors
@@ -23,7 +24,7 @@ def read_parameters(path: Path, parameters: Tensors, others: Sequence[str]) -> T
 
     Raise InputError if a tensor is missing or has another shape.
     """
-    tensors = _load(path)
+    tensors = load_tensors(path)
     for name, parameter in parameters.items():
         found = tuple(tensors[name].shape) if name in tensors else "none"
         if found != tuple(parameter.shape):
@@ -35,8 +36,14 @@ def read_parameters(path: Path, parameters: Tensors, others: Sequence[str]) -> T
     return {name: tensors[name] for name in others}
 
 
-def _load(path: Path) -> Tensors:
-    """Read a file. Raise FileNotFoundError if it is removed meanwhile; PyTorch raises a RuntimeError then."""
+def count_rows(path: Path, name: str) -> int:
+    """Return the number of rows of a tensor in a file, or 0 if the file does not contain it."""
+    with safe_open(path, "pt") as file:
+        return int(file.get_slice(name).get_shape()[0]) if name in file.keys() else 0  # noqa: SIM118
+
+
+def load_tensors(path: Path) -> Tensors:
+    """Return the tensors of a file. Raise FileNotFoundError if it is removed meanwhile; PyTorch raises RuntimeError."""
     try:
         return load_file(path)
     except RuntimeError:

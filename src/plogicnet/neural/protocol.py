@@ -3,13 +3,14 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, cast, runtime_checkable
 
 import numpy as np
 import torch
 
 from plogicnet.config import MODELS, Config, SearchSpace
 from plogicnet.graph import BoolArray, FloatArray, IntArray, KnowledgeGraph, Side, as_triples
+from plogicnet.neural.mixture import MIXTURE
 from plogicnet.support.progress import Progress, no_progress
 
 
@@ -110,7 +111,11 @@ class Neighbour:
 
 @dataclass(frozen=True)
 class ScoredPath:
-    """A path from head to tail, an array of triples of shape (steps, 3), and its share of the score."""
+    """A path from head to tail, an array of triples of shape (steps, 3), and its share of the score.
+
+    The score falls by the share if the facts of the path are removed from the graph, in addition to those of the paths
+    before it. So the shares add up to the score minus the score without the facts of all paths.
+    """
 
     triples: IntArray
     share: float
@@ -159,7 +164,10 @@ class NeuralModel(Protocol):
         """A mask of the entities that cannot be scored, for example new entities of a graph that was bound later."""
 
     def bind(self, graph: KnowledgeGraph) -> "NeuralModel":
-        """Return a copy of this model, with the same parameters, for a graph with more facts or entities."""
+        """Return a copy of this model, with the same parameters, for a graph with more facts or entities.
+
+        `save` and `load` also work for a bound model. A `fit` gives parameters to all entities.
+        """
 
     def fit(
         self,
@@ -218,6 +226,20 @@ class NeuralModel(Protocol):
         """Read the output of `save`."""
 
 
+@runtime_checkable
+class ExtensibleModel(NeuralModel, Protocol):
+    """A neural model with parameters of entities, which can learn those of new entities alone."""
+
+    def extended(
+        self, entities: IntArray, steps: int, seed: int, progress: Progress = no_progress
+    ) -> "ExtensibleModel":
+        """Return a copy with new parameters of some entities, trained for `steps` steps on the facts of its graph.
+
+        All other parameters, and thus the scores of triples without these entities, stay the same. Every entity that
+        the model cannot score must be in `entities`.
+        """
+
+
 class Guide(Protocol):
     """An extra training objective with which a system (such as RUGE or NNE-AER) guides the training of a neural model.
 
@@ -263,6 +285,6 @@ def make_model(graph: KnowledgeGraph, config: Config, guide: Guide | None = None
 
 
 def model_kind(config: Config) -> ModelKind:
-    """Return the registered kind of model that the settings name."""
-    kind: ModelKind = MODELS.get(config.neural.model)
-    return kind
+    """Return the registered kind of model that the settings name, or the mixture of several."""
+    kind: Any = MIXTURE if config.neural.mixture else MODELS.get(config.neural.model)
+    return cast("ModelKind", kind)

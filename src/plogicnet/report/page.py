@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from plogicnet.config import Config
+from plogicnet.config.fields import yaml_value
 from plogicnet.config.tree import iter_settings
 from plogicnet.diagnostics.graphs import examine_graph
 from plogicnet.evaluation.results import ReliabilityBin, SplitMetrics
@@ -28,6 +29,7 @@ from plogicnet.version import VERSION
 
 ALL_TIED = "Without rules and a neural model, all answers are tied."
 NO_RESULTS = "No results."
+NOT_EVALUATED = "The graph has no valid or test split, or facts were added without `update --evaluate`"
 MAX_RULES, EXAMPLES_PER_RULE = 12, 2
 MAX_EXAMPLE_LENGTH = 160
 """Maximum number of characters of an example in the checks of the graph."""
@@ -66,7 +68,7 @@ def render_page(model: PLogicNet, run: Path, progress: Progress = no_progress) -
     ]
     contents = tag("nav", [tag("a", title, href=f"#{anchor}") for anchor, title, _ in sections], aria_label="Contents")
     body = [tag("section", tag("h2", title), content, id=anchor) for anchor, title, content in sections]
-    parts = [model.config.neural.model] * model.config.em.neural + ["rules"] * bool(names.rules)
+    parts = [model.config.neural.title] * model.config.em.neural + ["rules"] * bool(names.rules)
     subtitle = f"plogicnet report · {' and '.join(parts) or 'no model'}, seed {model.config.seed}"
     title = tag("h1", names(graph.name), tag("small", subtitle))
     head = tag("header", title, _summary(model, split_metrics), contents)
@@ -174,7 +176,7 @@ def _ranking(
     names: NameFormatter,
 ) -> Child:
     if metrics is None or ranked is None:
-        return tag("p", "The graph has no valid or test split to rank.")
+        return tag("p", f"{NOT_EVALUATED}, so there is nothing to rank.")
     graph, titles = model.fitted.graph, model.titles
     relations = Counter(graph.relations.take(graph.split(ranked.split)[:, RELATION]))
     by_category = {name: values.by_category for name, values in metrics.rankings.items()}
@@ -197,7 +199,7 @@ def _ranking(
 
 def _probabilities(metrics: SplitMetrics | None) -> Child:
     if metrics is None:
-        return tag("p", "The graph has no valid or test split to check probabilities on.")
+        return tag("p", f"{NOT_EVALUATED}, so probabilities cannot be checked.")
     quality = metrics.calibration
     same = ", which this check uses as well, so the check is too optimistic" if metrics.split == "valid" else ""
     text = (
@@ -288,7 +290,7 @@ def _mistakes(
     names: NameFormatter,
 ) -> Child:
     if ranked is None:
-        return tag("p", "The graph has no valid or test split to find mistakes in.")
+        return tag("p", f"{NOT_EVALUATED}, so mistakes cannot be found.")
     parts: list[Child] = []
     if names.rules:
         none = f"No {ranked.split} triple that a rule concludes has a rank worse than {highlights.MAX_GOOD_RANK}."
@@ -344,4 +346,6 @@ def changed_settings(section: Any, default: Any = None, prefix: str = "") -> Ite
 def _format_value(value: object) -> str:
     if isinstance(value, tuple):
         return ", ".join(map(_format_value, value))
+    if isinstance(value, Mapping):
+        return yaml_value(value)
     return str(value).lower() if isinstance(value, bool) else f"{value:g}" if isinstance(value, float) else str(value)

@@ -41,6 +41,8 @@ OUTCOME_FILES = RULES_FILE, HIDDEN_FILE, HISTORY_FILE, NEURAL_FILE = (
     "neural.safetensors",
 )
 """The files of the trained model. The last one exists only if there is a neural model."""
+BASE_LOG_ODDS_KEY = "base_log_odds"
+"""The key in metrics.json: the base log-odds by relation, if facts were added since the rule weights were learned."""
 REQUIRED_FILES = (CONFIG_FILE, *GRAPH_FILES[:3], *OUTCOME_FILES[:3], METRICS_FILE)
 """The files that every snapshot has."""
 MAX_NAME_LENGTH = 18

@@ -155,6 +155,7 @@ class GuidedComplEx(RuleBasedSystem):
         model = config.neural.model
         yield not config.em.neural, "needs a neural model: set em.neural=true"
         yield model != "ComplEx", f"supports only ComplEx: set neural.model=ComplEx (now {model})"
+        yield bool(config.neural.mixture), "trains one neural model: set neural.mixture=[]"
         yield (
             config.neural.kernels == "fused",
             "adds a term to the loss, which fused kernels do not support: set neural.kernels=auto",

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
+import numpy as np
+
 from plogicnet.config import Config
 from plogicnet.evaluation.batches import free_bytes, is_out_of_memory
 from plogicnet.graph import KnowledgeGraph
@@ -54,7 +56,14 @@ def memory_checked(graph: KnowledgeGraph, config: Config) -> Iterator[None]:
 
 
 def seconds_per_step(graph: KnowledgeGraph, config: Config) -> float:
-    """Measure how long a training step takes on this machine. Of slow steps, only one is measured."""
+    """Measure how long a training step takes on this machine; for a mixture, the mean over the steps of all parts."""
+    configs = config.model_configs
+    steps = [max(1, model_kind(c).cost(graph, c).steps) for c in configs]
+    return float(np.average([_seconds_per_step(graph, c) for c in configs], weights=steps))
+
+
+def _seconds_per_step(graph: KnowledgeGraph, config: Config) -> float:
+    """Measure how long a training step of one model takes. Of slow steps, only one is measured."""
     guided = system_of(config).guides  # guided steps are not fused, and take slightly longer than measured here
     kernels = "plain" if guided else config.neural.kernels
 

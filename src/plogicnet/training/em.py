@@ -103,7 +103,7 @@ def refit(
     """Run an M-step for these rules with an unchanged neural model. It replaces the last iteration of the history."""
     with hooks.clock("ground"):
         model = system_of(config).rule_model(graph, config, rules, constraints, progress=hooks.progress)
-        hidden_q = _hidden_q(state.neural, model)
+        hidden_q = q_of_hidden(state.neural, model)
     previous = replace(state, rule_model=model, hidden_q=hidden_q, iteration=state.iteration - 1)
     return _m_step(graph, config, previous, hooks)
 
@@ -116,7 +116,8 @@ def _e_step(graph: KnowledgeGraph, config: Config, state: Outcome, hooks: Hooks)
     # with em.patience, train a copy: training works in place, and the current parameters can be the best
     neural = copy.deepcopy(state.neural) if config.em.patience else state.neural
     examples = Examples.of(graph.train) if is_first else make_examples(graph, state.rule_model, state.accepted, config)
-    validate = partial(hooks.validate, graph, config, neural) if config.neural.validate_every else None
+    validates = any(c.neural.validate_every for c in config.model_configs)
+    validate = partial(hooks.validate, graph, config, neural) if validates else None
     warm = config.em.warm_start and not is_first
 
     def fit() -> None:
@@ -130,7 +131,7 @@ def _e_step(graph: KnowledgeGraph, config: Config, state: Outcome, hooks: Hooks)
             fit()
         if not neural.is_logit:
             rescale(graph, config, neural)
-    return replace(state, neural=neural, hidden_q=_hidden_q(neural, state.rule_model))
+    return replace(state, neural=neural, hidden_q=q_of_hidden(neural, state.rule_model))
 
 
 def _m_step(graph: KnowledgeGraph, config: Config, state: Outcome, hooks: Hooks) -> Outcome:
@@ -168,9 +169,13 @@ def _seed(config: Config, state: Outcome) -> int:
     return config.seed * 1000 + state.iteration + 1
 
 
-def _hidden_q(neural: NeuralModel | None, model: RuleModel) -> FloatArray:
+def q_of_hidden(neural: NeuralModel | None, model: RuleModel) -> FloatArray:
+    """Return q of each hidden triple: 0 without a neural model, or if the model cannot score an entity."""
     hidden = model.hidden
-    return np.zeros(len(hidden)) if neural is None else torch.sigmoid(neural.score(hidden).double()).cpu().numpy()
+    if neural is None:
+        return np.zeros(len(hidden))
+    q = torch.sigmoid(neural.score(hidden).double()).cpu().numpy()
+    return np.where(np.isnan(q), 0.0, q)
 
 
 def _held_out_share(graph: KnowledgeGraph, accepted: IntArray) -> float | None:

@@ -36,6 +36,11 @@ def search_spaces(
         models: the names of the models to search over.
         given: domains that replace those that the models state.
     """
+    if base.em.neural and base.neural.mixture:
+        raise InputError(
+            "tune searches the settings of one neural model, but neural.mixture is set. Search with"
+            " neural.mixture=[] for each model, then use the best settings in neural.mixture."
+        )
     blocks = block_names(MODELS)
     spaces: dict[str, SearchSpace] = {}
     for model in models if base.em.neural else [base.neural.model]:

@@ -80,7 +80,7 @@ class ModelService:
             "test": len(graph.test),
             "rules": len(self._rules),
             "constraints": _constraints(row for _, row in self._rules),
-            "model": config.neural.model if config.em.neural else None,
+            "model": config.neural.title if config.em.neural else None,
             "split": split,
             "rankings": rankings,
             "metrics": [{"key": metric.key, "title": metric.title, "digits": metric.digits} for metric in used],

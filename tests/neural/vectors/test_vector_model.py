@@ -305,7 +305,7 @@ def test_a_loss_that_is_not_finite_is_an_error_with_a_remedy(steps: int) -> None
 @pytest.mark.parametrize(
     ("entities", "relations", "dim", "named"),
     [
-        (ENTITIES + 1, RELATIONS, 6, "entity"),
+        (ENTITIES - 1, RELATIONS, 6, "entity"),
         (ENTITIES, RELATIONS + 1, 6, "relation"),
         (ENTITIES, RELATIONS, 7, "entity"),
     ],

@@ -3,7 +3,6 @@
 import itertools
 import logging
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from plogicnet.graph.io.readers import (
     row_location,
     to_triple_table,
 )
-from plogicnet.graph.knowledge_graph import SPLITS, KnowledgeGraph, drop_duplicates
+from plogicnet.graph.knowledge_graph import SPLITS, KnowledgeGraph
 from plogicnet.graph.splitting import Shares, split_triples
 from plogicnet.graph.triples import HEAD, RELATION, TAIL, IntArray, as_triples
 from plogicnet.graph.vocabulary import Vocabulary
@@ -83,6 +82,18 @@ def add_facts(graph: KnowledgeGraph, facts: Any) -> KnowledgeGraph:
         >>> add_facts(graph, [("anna", "knows", "carl"), ("anna", "knows", "ben")]).names(np.array([0, 0, 2]))
         ('anna', 'knows', 'carl')
     """
+    return graph.with_facts(*read_facts(graph, facts))
+
+
+def read_facts(graph: KnowledgeGraph, facts: Any) -> tuple[Vocabulary, IntArray]:
+    """Return the entities of a graph and of facts (see `add_facts`), and the facts as ids.
+
+    Example:
+        >>> graph = KnowledgeGraph.from_names([("anna", "knows", "ben")])
+        >>> entities, triples = read_facts(graph, [("anna", "knows", "carl")])
+        >>> entities.names, triples.tolist()
+        (('anna', 'ben', 'carl'), [[0, 0, 2]])
+    """
     file = Path(facts) if isinstance(facts, str | Path) else None
     source = str(file or "facts")
     table = to_triple_table(facts, source) if file is None else read_triple_table(file)
@@ -101,8 +112,7 @@ def add_facts(graph: KnowledgeGraph, facts: Any) -> KnowledgeGraph:
     entities = Vocabulary(
         "entity", tuple(dict.fromkeys([*graph.entities.names, *itertools.chain(*zip(heads, tails, strict=True))]))
     )
-    added = np.stack([entities.ids(heads), graph.relations.ids(relations), entities.ids(tails)], axis=1)
-    return replace(graph, entities=entities, train=drop_duplicates(np.concatenate([graph.train, added]), len(entities)))
+    return entities, np.stack([entities.ids(heads), graph.relations.ids(relations), entities.ids(tails)], axis=1)
 
 
 def _find_split(folder: Path, split: str) -> Path | None:

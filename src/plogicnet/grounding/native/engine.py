@@ -37,7 +37,7 @@ class NativeEngine:
     def count(self, task: GroundingTask) -> tuple[IntArray, IntArray]:
         """Count the conclusions of all paths of each rule."""
         triple_index, counts = TripleIndex(task.graph.observed), np.zeros((2, len(task.rules)), dtype=np.int64)
-        with task.resources.progress("counting conclusions of added rules", len(task.rules)) as advance:
+        with task.resources.progress("counting conclusions, rules", len(task.rules)) as advance:
             for i, chain in enumerate(_chains(task)):
                 counts[:, i] = count(triple_index, chain, task.counting)
                 advance()

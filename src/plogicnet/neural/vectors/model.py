@@ -3,6 +3,7 @@
 import copy
 import hashlib
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -18,7 +19,7 @@ from plogicnet.neural import loss as losses
 from plogicnet.neural.crossfit import cross_fitted_scores
 from plogicnet.neural.device import matmul_precision, pick_device, threads_for
 from plogicnet.neural.optimization import OptimizerStepper, Stepper, train
-from plogicnet.neural.parameters import read_parameters, write_parameters
+from plogicnet.neural.parameters import count_rows, read_parameters, write_parameters
 from plogicnet.neural.protocol import Checkpoint, Examples, Guide, ParameterTable, Reasons, Validate
 from plogicnet.neural.sampling import Queries, ShuffledEpochs, explicit_negatives, generator_for
 from plogicnet.neural.vectors.models import make_geometry
@@ -32,6 +33,8 @@ CHUNK_TRIPLES = {"cpu": 8_192, "cuda": 65_536}
 """The number of triples per chunk when scoring. A chunk fits into the caches of a CPU."""
 CHUNK_QUERIES = 4_096
 """The number of queries per chunk when both directions of reciprocal relations are scored."""
+OTHERS_PER_FACT = 4
+"""When new entities are learned, the number of other training triples per triple of theirs."""
 DROPOUT_STREAM = 6
 """The stream of random numbers for dropout; see `generator_for`."""
 NO_SCORE = float("nan")
@@ -145,6 +148,7 @@ class VectorModel:
         """
         if not len(examples.positives):
             raise InputError("train has no triples; at least one is required")
+        self.entity = self._with_new_rows(seed)
         if not warm:
             self._initialise(seed)
         self._project()
@@ -154,6 +158,41 @@ class VectorModel:
         with threads_for(s.batch * n_compared * s.dim), matmul_precision(s.matmul):
             fingerprint = self._fingerprint(examples, seed, warm, validate is not None) if checkpoint else ""
             train(self.parameters, self._stepper(examples, seed), s, fingerprint, progress, validate, checkpoint)
+
+    def extended(self, entities: IntArray, steps: int, seed: int, progress: Progress = no_progress) -> "VectorModel":
+        """Return a copy with newly drawn vectors of some entities, trained with the recipe of the settings.
+
+        The examples are those of `_examples_about`. A guide is not used.
+        """
+        if self.graph is None:
+            raise ValueError("extended needs a model that is bound to a graph")
+        model = copy.copy(self)
+        model.settings, model.guide = replace(self.settings, steps=steps), None
+        known, rows = self._with_new_rows(seed), self._on_device(entities)
+        shape = (len(entities), known.shape[1])
+        vectors = self.geometry.initial(shape, torch.Generator().manual_seed(seed)).to(self.device)
+
+        def insert() -> None:
+            model.entity = known.index_copy(0, rows, vectors)
+
+        def loss(step: int) -> Tensor:
+            insert()
+            return recipe_loss(step)
+
+        insert()
+        recipe_loss = model._loss(_examples_about(entities, self.graph, seed), seed)
+        stepper = OptimizerStepper({"vectors": vectors}, loss, model._optimizer, model._restart_step)
+        with matmul_precision(self.settings.matmul):
+            train({"vectors": vectors}, stepper, model.settings, "", progress)
+        insert()
+        model.settings, model.guide = self.settings, self.guide
+        return model
+
+    def _with_new_rows(self, seed: int) -> Tensor:
+        """Return the entity vectors, followed by newly drawn ones of the entities that have none."""
+        shape = (self.n_entities - len(self.entity), self.entity.shape[1])
+        new = self.geometry.initial(shape, torch.Generator().manual_seed(seed))
+        return torch.cat([self.entity, new.to(self.device)]) if len(new) else self.entity
 
     def _stepper(self, examples: Examples, seed: int) -> Stepper:
         """Return fused GPU steps if settings and device allow them, otherwise steps with a PyTorch optimizer."""
@@ -380,8 +419,14 @@ class VectorModel:
         write_parameters(path, self.parameters, {"platt": torch.tensor([self.slope, self.offset], dtype=torch.float64)})
 
     def load(self, path: Path) -> None:
-        """Read the output of `save`. Raise InputError if a shape differs from this model's."""
-        self.rescale(*read_parameters(path, self.parameters, ("platt",))["platt"].tolist())
+        """Read the output of `save`. Raise InputError if a shape differs from this model's.
+
+        The file can have fewer entity vectors. The other entities, which are new, then have none.
+        """
+        entity = self.entity[: count_rows(path, "entity")]
+        others = read_parameters(path, self.parameters | {"entity": entity}, ("platt",))
+        self.entity = entity
+        self.rescale(*others["platt"].tolist())
 
     def _initialise(self, seed: int) -> None:
         generator = torch.Generator().manual_seed(seed)
@@ -398,3 +443,17 @@ class VectorModel:
             digest.update(np.ascontiguousarray(array).tobytes())
         digest.update(self.guide.digest if self.guide else b"")
         return digest.hexdigest()
+
+
+def _examples_about(entities: IntArray, graph: KnowledgeGraph, seed: int) -> Examples:
+    """Return the training triples with one of these entities, and a sample of the others with larger weights.
+
+    The weights make the expected loss that of the whole train split. Without the others, the entities would never be
+    wrong answers, and would rank too high in all queries.
+    """
+    is_about = np.isin(graph.train[:, [HEAD, TAIL]], entities).any(axis=1)
+    about, others = graph.train[is_about], graph.train[~is_about]
+    n_drawn = min(OTHERS_PER_FACT * len(about), len(others))
+    drawn = np.random.default_rng([seed, 17]).choice(len(others), n_drawn, replace=False)
+    weights = np.repeat([1.0, len(others) / max(n_drawn, 1)], [len(about), n_drawn])
+    return Examples.of(np.concatenate([about, others[drawn]]), weights)

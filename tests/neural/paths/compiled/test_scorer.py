@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from path_graphs import random_graph, sampled_queries, scores_and_gradients
+from path_graphs import assert_equal_up_to_rounding, random_graph, sampled_queries, scores_and_gradients
 from plogicnet.neural.checkpoint import Tensors
 from plogicnet.neural.paths.backend import choose_backend
 from plogicnet.neural.paths.compiled.reach import random_number
@@ -79,14 +79,6 @@ class FrontierReference:
         return [(v, best[v]) for v in chosen]
 
 
-def assert_equal_scores_and_gradients(
-    found: tuple[torch.Tensor, Tensors], expected: tuple[torch.Tensor, Tensors]
-) -> None:
-    torch.testing.assert_close(found[0], expected[0], rtol=1e-4, atol=1e-4)
-    for name, gradient in expected[1].items():
-        torch.testing.assert_close(found[1][name], gradient, rtol=1e-3, atol=1e-4, msg=name)
-
-
 @settings(max_examples=40, deadline=None)
 @RANDOM_GRAPHS
 def test_scores_and_gradients_equal_those_of_the_plain_layer(
@@ -102,13 +94,14 @@ def test_scores_and_gradients_equal_those_of_the_plain_layer(
     exact = CompiledScorer(edges)
     for _ in range(2):  # the second time, the tables are used again
         found = scores_and_gradients(exact, parameters, edges, queries, torch.float32)
-        assert_equal_scores_and_gradients(found, expected)
+        assert_equal_up_to_rounding(found, expected)
     parameters["priority"] = torch.randn(LAYERS, DIM + 1, generator=torch.Generator().manual_seed(seed))
     wide = CompiledScorer(edges, frontier=100 * frontier)
     found = scores_and_gradients(wide, parameters, edges, queries, torch.float32)
-    assert_equal_scores_and_gradients(found, expected)
+    assert_equal_up_to_rounding(found, expected)
 
 
+@example(seed=1273331140, n=10, n_triples=8, n_queries=2, hide="pair", frontier=4)  # a variance near the smallest
 @settings(max_examples=40, deadline=None)
 @RANDOM_GRAPHS
 def test_a_frontier_equals_its_reference(
@@ -123,7 +116,7 @@ def test_a_frontier_equals_its_reference(
     reference = FrontierReference(edges, frontier)
     expected = scores_and_gradients(reference, parameters, edges, queries, torch.float64)
     found = scores_and_gradients(CompiledScorer(edges, frontier), parameters, edges, queries, torch.float32)
-    assert_equal_scores_and_gradients(found, expected)
+    assert_equal_up_to_rounding(found, expected)
 
 
 def test_seeds_decide_which_entities_training_tries() -> None:

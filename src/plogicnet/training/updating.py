@@ -1,0 +1,64 @@
+"""Facts that join the graph of a trained model. The rules keep their weights, and new entities are learned."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from plogicnet.config import Config
+from plogicnet.graph import HEAD, TAIL, IntArray, KnowledgeGraph
+from plogicnet.grounding.rulebook import count_again
+from plogicnet.neural.protocol import ExtensibleModel, NeuralModel
+from plogicnet.support.progress import Progress
+from plogicnet.systems.system import system_of
+from plogicnet.training.em import q_of_hidden
+from plogicnet.training.hooks import Hooks
+from plogicnet.training.state import Outcome
+
+
+def update(
+    old: KnowledgeGraph, graph: KnowledgeGraph, config: Config, state: Outcome, steps: int, hooks: Hooks
+) -> tuple[Outcome, int]:
+    """Return the state for a larger graph, and the number of steps that the neural model was trained.
+
+    The rules are grounded and counted again. Their weights and base rates, λ and the history stay the same.
+
+    Args:
+        old: the graph of `state`.
+        graph: the same graph with more facts.
+        config: the settings.
+        state: the trained model.
+        steps: the number of steps in which new entities are learned, if the neural model has parameters for them.
+        hooks: the callbacks.
+    """
+    neural, trained_steps = None, 0
+    if state.neural is not None:
+        with hooks.clock("train"):
+            neural, trained_steps = _bind(state.neural, old, graph, steps, config.seed, hooks.progress)
+    with hooks.clock("ground"):
+        model = state.rule_model.bind(graph, hooks.progress)
+        rules, constraints = count_again(model.assignment.grounder, model.rules, model.constraints)
+        model = replace(model, rules=rules, constraints=constraints)
+        hidden_q = q_of_hidden(neural, model)
+        rules = system_of(config).report(model, hidden_q, config)
+    model = replace(model, rules=rules)
+    accepted = model.hidden_p_w >= config.em.tau_triplet
+    return replace(state, neural=neural, rule_model=model, hidden_q=hidden_q, accepted=accepted), trained_steps
+
+
+def _bind(
+    neural: NeuralModel, old: KnowledgeGraph, graph: KnowledgeGraph, steps: int, seed: int, progress: Progress
+) -> tuple[NeuralModel, int]:
+    """Bind the neural model to the graph. If possible, train it on entities that no fact of the old graph contains."""
+    bound = neural.bind(graph)
+    entities = _first_seen(old, graph, bound)
+    if not (steps and len(entities) and isinstance(bound, ExtensibleModel)):
+        return bound, 0
+    return bound.extended(entities, steps, seed, progress), steps
+
+
+def _first_seen(old: KnowledgeGraph, graph: KnowledgeGraph, neural: NeuralModel) -> IntArray:
+    """Return the entities that the neural model cannot score, and those that have training triples only now."""
+    seen, seen_now = (np.zeros(len(graph.entities), dtype=bool) for _ in range(2))
+    seen[old.train[:, [HEAD, TAIL]]] = True
+    seen_now[graph.train[:, [HEAD, TAIL]]] = True
+    return np.flatnonzero(neural.unscorable | (seen_now & ~seen))

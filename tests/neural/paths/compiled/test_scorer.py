@@ -25,7 +25,7 @@ RANDOM_GRAPHS = given(
     n_triples=st.integers(1, 30),
     n_queries=st.integers(1, 5),
     hide=st.sampled_from(["nothing", "edge", "pair"]),
-    frontier=st.integers(1, 4),
+    frontier=st.sampled_from([1, 2, 3, 4, 100]),
 )
 
 
@@ -36,7 +36,10 @@ class FrontierReference:
         self.edges, self.frontier = edges, frontier
 
     def __call__(self, parameters: Tensors, queries: PathQueries, mean_log_count: float) -> torch.Tensor:
-        """Return the scores, with a gate of value 1 on each new member as in the straight-through estimator."""
+        """Return the scores, with a gate of value 1 on each new member as in the straight-through estimator.
+
+        The scores of a query have no gradient if its answer is no member.
+        """
         n, n_queries = self.edges.n_entities, len(queries)
         plain, priorities = PlainLayer(self.edges), iter(parameters["priority"])
         member = np.zeros((n, n_queries), dtype=bool)
@@ -54,7 +57,9 @@ class FrontierReference:
             new: torch.Tensor = plain(states, inputs, queries) * gate[:, :, None]
             return new
 
-        return LayerScorer(layer, n, torch.float64)(parameters, queries, mean_log_count)
+        scores = LayerScorer(layer, n, torch.float64)(parameters, queries, mean_log_count)
+        is_reached = torch.from_numpy(member[queries.answer, np.arange(n_queries)])
+        return torch.where(is_reached[:, None], scores, scores.detach())
 
     def _proposed(  # type: ignore[no-untyped-def]
         self, states, vector, queries: PathQueries, q: int, member, weight: torch.Tensor
@@ -97,8 +102,8 @@ def test_scores_and_gradients_equal_those_of_the_plain_layer(
         assert_equal_up_to_rounding(found, expected)
     parameters["priority"] = torch.randn(LAYERS, DIM + 1, generator=torch.Generator().manual_seed(seed))
     wide = CompiledScorer(edges, frontier=100 * frontier)
-    found = scores_and_gradients(wide, parameters, edges, queries, torch.float32)
-    assert_equal_up_to_rounding(found, expected)
+    scores = wide(parameters, queries, edges.mean_log_count)
+    torch.testing.assert_close(scores.double(), expected[0], rtol=1e-4, atol=1e-4)
 
 
 @example(seed=1273331140, n=10, n_triples=8, n_queries=2, hide="pair", frontier=4)  # a variance near the smallest

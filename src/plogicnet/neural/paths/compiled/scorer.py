@@ -135,13 +135,22 @@ class CompiledScorer:
         return self  # only the tables change, and they are left as they were
 
     def __call__(self, parameters: Tensors, queries: PathQueries, mean_log_count: float) -> Tensor:
-        """Return the scores, of shape (queries, entities)."""
+        """Return the scores, of shape (queries, entities).
+
+        If a frontier has not reached the answer of a query, its scores have no gradients. Otherwise, training would
+        raise the scores of all entities that are not reached.
+        """
         *_, rows = self.layers(parameters, queries, mean_log_count)
         query = torch.from_numpy(rows.query)
         unreached = torch.zeros(len(queries), rows.states.shape[1])
         scores = score_states(parameters, unreached, queries.relation)[:, None].expand(-1, self.n_entities)
         reached = score_states(parameters, rows.states, queries.relation, query)
-        return scores.index_put((query, torch.from_numpy(rows.entity)), reached)
+        scores = scores.index_put((query, torch.from_numpy(rows.entity)), reached)
+        if not (self.frontier and torch.is_grad_enabled()):
+            return scores
+        is_answer = torch.from_numpy(rows.entity) == queries.answer[query]
+        has_answer = torch.zeros(len(queries), dtype=torch.bool).index_fill(0, query[is_answer], True)
+        return torch.where(has_answer[:, None], scores, scores.detach())
 
     def layers(
         self,

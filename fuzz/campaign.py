@@ -11,7 +11,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 CORPUS, RESULTS = ROOT / "tests" / "corpus", ROOT / "docs" / "results" / "fuzzing.json"
-TARGETS = ("graph_text", "query_text", "rule_syntax", "rule_table", "settings_text", "run_files")
+TARGETS = ("graph_text", "query_text", "rule_syntax", "rule_table", "foreign_rules", "settings_text", "run_files")
 MAX_INPUT_BYTES = 2_048
 
 

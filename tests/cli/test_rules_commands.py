@@ -213,3 +213,63 @@ def test_train_only_with_given_rules(graph: Path, rules: Path, tmp_path: Path) -
     assert {row["rule"]: row["weight"] for row in run_json("rules", again)["rules"]} == pytest.approx(
         {rule: row["weight"] for rule, row in learned.items()}, abs=1e-6
     )
+
+
+ANYBURL = """\
+40\t30\t0.75\twife(X,Y) <= husband(Y,X)
+9\t1\t0.11\tparent(X,Y) <= husband(X,A), parent(A,Y)
+9\t2\t0.22\tparent(X,nobody) <= husband(X,A)
+9\t2\t0.22\tparent(X,man0) <=
+"""
+
+
+def test_rules_of_anyburl_are_counted_again(graph: Path, tmp_path: Path) -> None:
+    """The counts of the file are in their own columns, next to the counts on the graph."""
+    (tmp_path / "rules-100").write_text(ANYBURL)
+    arguments = ("mine", graph, "--rules", "rules-100", "--set", "rules.mine=false", "--out", "out.tsv")
+    result = run_program(*arguments, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert result.stderr.splitlines()[0] == (
+        "rules-100: 2 of 4 rules used. Left out: 1 rule with a name that the graph does not contain"
+        " (first: line 3: 'nobody'); 1 rule without premises (first: line 4)."
+    )
+    header, *rows = [line.split("\t") for line in (tmp_path / "out.tsv").read_text().splitlines()]
+    table = [dict(zip(header, row, strict=True)) for row in rows]
+    assert [(row["rule"], row["file_support"], row["file_hits"]) for row in table] == [
+        ("husband(X, Y) => wife(Y, X)", "40", "30"),
+        ("husband(X, Y) & parent(Y, Z) => parent(X, Z)", "9", "1"),
+    ]
+    mined = run_json(
+        "mine", graph, "--rules", tmp_path / "out.tsv", "--set", "rules.mine=false", "--out", tmp_path / "b"
+    )
+    assert sum(mined["rules"].values()) == 2
+    assert (tmp_path / "b").read_text() == (tmp_path / "out.tsv").read_text()
+    train = {tuple(line.split("\t")) for line in (graph / "train.txt").read_text().splitlines()}
+    husbands = {(tail, head) for head, relation, tail in train if relation == "husband"}
+    hits = sum((wife, "wife", husband) in train for wife, husband in husbands)
+    assert (table[0]["support"], table[0]["hits"]) == (str(len(husbands)), str(hits))
+
+
+def test_rules_are_written_for_other_programs(graph: Path, rules: Path, tmp_path: Path) -> None:
+    """The run learns the same rules again from its own rules in each format."""
+    run = tmp_path / "run"
+    result = run_program("train", graph, "--rules", rules, "--out", run, *QUICK)
+    assert result.returncode == 0, result.stderr
+    for file_format, written in (("anyburl", 2), ("amie", 3), ("plogicnet", 3)):
+        out = tmp_path / file_format
+        result = run_program("rules", run, "--format", file_format, "--out", out)
+        assert result.returncode == 0, result.stderr
+        assert result.stdout.startswith(f"{written} rules written to {out}.")
+        assert ("Weights are left out" in result.stdout) == (file_format != "plogicnet")
+        as_json = run_json("rules", run, "--format", file_format, "--out", out)
+        left_out = {"whose premises are not a path": 1} if file_format == "anyburl" else {}
+        assert (as_json["written"], as_json["left_out"]) == (written, left_out)
+        again = run_json("mine", graph, "--rules", out, "--set", "rules.mine=false")
+        assert sum(again["rules"].values()) == written
+    stderr = run_program("rules", run, "--format", "anyburl", "--out", tmp_path / "b").stderr
+    assert f"2 of 3 rules written. Left out: 1 rule whose premises are not a path (first: {GENERAL})." in stderr
+    for arguments, message in (
+        (("--format", "amie"), "--format needs a file. Add --out FILE."),
+        (("--format", "prolog", "--out", "x"), "--format prolog: expected plogicnet, amie or anyburl"),
+    ):
+        assert error_message(tmp_path, "rules", run, *arguments) == f"plogicnet: {message}\n"

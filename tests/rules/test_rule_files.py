@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 
 from plogicnet.graph import KnowledgeGraph
-from plogicnet.rules import RuleTable, Statement, parse_rule, parse_statements, read_rule_file
+from plogicnet.rules import (
+    RuleTable,
+    Statement,
+    parse_rule,
+    parse_statements,
+    read_rule_file,
+    read_statements,
+    write_statements,
+)
 from plogicnet.support.errors import InputError
 
 GRAPH = KnowledgeGraph.from_names(
@@ -151,3 +159,16 @@ def test_unreadable_files_raise(tmp_path: Path) -> None:
     for path, reason in ((tmp_path / "missing.rules", "No such file or directory"), (tmp_path, "Is a directory")):
         with pytest.raises(InputError, match=f"cannot read the rule file: {reason}$"):
             read_rule_file(path, GRAPH)
+
+
+def test_statements_are_read_back_with_weights_and_counts(tmp_path: Path) -> None:
+    """A run keeps its written rules in this file until the first EM iteration."""
+    statements = [
+        Statement(parse_rule("husband(Man, Woman) => wife(Woman, Man)"), -1.5, True, 2),
+        Statement(parse_rule('mother(X, "Carl Berg") => father(X, "Carl Berg")'), None, False, 3, (7, 0)),
+        Statement(parse_rule("=> not wife(X, X)"), None, False, 4),
+    ]
+    write_statements(tmp_path / "written.rules", statements)
+    assert read_statements(tmp_path / "written.rules", GRAPH) == statements
+    write_statements(tmp_path / "written.rules", [])
+    assert read_statements(tmp_path / "written.rules", GRAPH) == []

@@ -21,7 +21,7 @@ from plogicnet.cli.settings import DEMO_PRESET, load_run, log_to_stderr, make_co
 from plogicnet.cli.train import refit, resume, train, update
 from plogicnet.cli.tune import tune
 from plogicnet.config import Config
-from plogicnet.support.errors import pluralize
+from plogicnet.support.errors import InputError, pluralize
 from plogicnet.support.progress import for_stderr
 
 app = Typer(
@@ -123,6 +123,10 @@ def show_rules(
         Path | None,
         Option("--out", help="Write the rules to this file, as text to edit, or as a table if it ends in .tsv."),
     ] = None,
+    file_format: Annotated[
+        str | None,
+        Option("--format", help="Format of --out: plogicnet, amie or anyburl. Default: plogicnet."),
+    ] = None,
     snapshot: options.Snapshot = None,
     as_json: options.Json = False,
 ) -> None:
@@ -130,18 +134,28 @@ def show_rules(
     import numpy as np
 
     from plogicnet.inference.export import export_rules
+    from plogicnet.rules import FOREIGN_FORMATS, write_foreign
     from plogicnet.runs.snapshots import read_rules
 
     require_folder(out)
+    if file_format not in (None, "plogicnet", *FOREIGN_FORMATS):
+        raise InputError(f"--format {file_format}: expected plogicnet, {' or '.join(FOREIGN_FORMATS)}")
+    if file_format is not None and out is None:
+        raise InputError("--format needs a file. Add --out FILE.")
     table = read_rules(run, snapshot)
     table = table if top is None else table.take(np.arange(len(table)) < top)
-    rows = table.rows()
-    if out is not None:
+    rows, left_out = table.rows(), {}
+    if out is not None and file_format in FOREIGN_FORMATS:
+        left_out = write_foreign(table, out, file_format)
+    elif out is not None:
         table.write(out) if out.suffix == ".tsv" else export_rules(table, out)
+    n_written = len(rows) - sum(left_out.values())
     if as_json:
-        print_json({"rules": rows})
+        print_json({"rules": rows} | ({} if out is None else {"written": n_written, "left_out": left_out}))
     elif out is not None:
         advice = "" if top else f" Next: plogicnet refit {run} --rules {out}"
-        print(f"{pluralize(len(rows), 'rule')} written to {out}.{advice}")
+        if file_format in FOREIGN_FORMATS:
+            advice = " Weights are left out, because the format has none."
+        print(f"{pluralize(n_written, 'rule')} written to {out}.{advice}")
     else:
         show.console().print(show.rules_table(pluralize(len(rows), "rule"), rows))

@@ -24,7 +24,11 @@ Keep = Annotated[
 ]
 RulesFile = Annotated[
     Path | None,
-    Option("--rules", help="File of rules to add to the mined ones. With --set rules.mine=false, only these are used."),
+    Option(
+        "--rules",
+        help="File of rules to add to the mined ones: rule syntax, rules.tsv, AMIE or AnyBURL."
+        " With --set rules.mine=false, only these are used.",
+    ),
 ]
 FactsFile = Annotated[
     Path | None,

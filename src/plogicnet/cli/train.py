@@ -130,7 +130,10 @@ def resume(
 
 def refit(
     run: options.Run,
-    rules: Annotated[Path | None, Option("--rules", help="File of rules that replaces the rules of the run.")] = None,
+    rules: Annotated[
+        Path | None,
+        Option("--rules", help="File of rules that replaces the rules of the run, in any of the formats of `train`."),
+    ] = None,
     device: options.Device = None,
     threads: options.Threads = None,
     keep: options.Keep = 2,

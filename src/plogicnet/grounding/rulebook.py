@@ -8,14 +8,17 @@ import numpy as np
 
 from plogicnet.config import Config
 from plogicnet.config.shapes import shapes_of
-from plogicnet.graph import HEAD, RELATION, TAIL, KnowledgeGraph
+from plogicnet.graph import HEAD, RELATION, TAIL, BoolArray, KnowledgeGraph
 from plogicnet.grounding.engine import Engine, MiningResult, Resources, iter_engines
 from plogicnet.grounding.grounder import Grounder
 from plogicnet.rules import Rule, RuleTable, Statement
+from plogicnet.rules.table import file_columns
 from plogicnet.support.errors import InputError, pluralize
 from plogicnet.support.progress import Progress, no_progress
 
 log = logging.getLogger(__name__)
+MAX_WARNINGS = 5
+"""The largest number of rules that are shown with the same problem."""
 
 
 def collect_rules(
@@ -57,24 +60,21 @@ def _add_statements(
     """Set the given weights of written rules that were also mined, and append the other written rules."""
     row_of_rule = {rule: i for i, rule in enumerate(mined.rules.rules)}
     given, fixed = mined.rules.given.copy(), mined.rules.fixed.copy()
+    file_counts = mined.rules.file_counts
     unmatched: list[Statement] = []
     for statement in statements:
         row = row_of_rule.get(statement.rule.canonical)
         if row is None:
             unmatched.append(statement)
         else:
-            given[row], fixed[row] = _given_weight(statement), statement.fixed
-    rules = replace(mined.rules, given=given, fixed=fixed)
+            given[row], fixed[row], file_counts[row] = _given_weight(statement), statement.fixed, statement.file_counts
+    file_support, file_hits = file_columns(file_counts)
+    rules = replace(mined.rules, given=given, fixed=fixed, file_support=file_support, file_hits=file_hits)
     written = [s for s in unmatched if s.rule.pattern != "irreflexive"]
     grounder = Grounder.of(graph, tuple(s.rule for s in written), config, progress=progress)
     support, hits = grounder.counts()
-    for rule, n_concluded, n_hits in zip(grounder.rules, support.tolist(), hits.tolist(), strict=True):
-        if not n_concluded:
-            log.warning("%s: concludes nothing from the training triples", rule)
-        elif not n_hits:
-            log.warning(
-                "%s: concludes %s, but has no hits in the training triples", rule, pluralize(n_concluded, "triple")
-            )
+    _warn_about(grounder.rules, support == 0, "no conclusions from the training triples")
+    _warn_about(grounder.rules, (support > 0) & (hits == 0), "no hits in the training triples")
     table = RuleTable.of(
         grounder.rules,
         support.tolist(),
@@ -82,6 +82,7 @@ def _add_statements(
         None,
         list(map(_given_weight, written)),
         [s.fixed for s in written],
+        file_counts=[s.file_counts for s in written],
     )
     mined_constraints = set(mined.constraints.rules)
     constraints = [
@@ -100,6 +101,15 @@ def count_again(grounder: Grounder, rules: RuleTable, constraints: RuleTable) ->
         replace(rules, support=support, hits=hits),
         replace(constraints, support=counted.support, hits=counted.hits),
     )
+
+
+def _warn_about(rules: Sequence[Rule], selected: BoolArray, problem: str) -> None:
+    """Log a warning about each selected rule, up to a limit, because a file can have 100,000 rules."""
+    indices = np.flatnonzero(selected)
+    for i in indices[:MAX_WARNINGS]:
+        log.warning("%s: %s", rules[i], problem)
+    if len(indices) > MAX_WARNINGS:
+        log.warning("%s: %s", pluralize(len(indices) - MAX_WARNINGS, "other rule"), problem)
 
 
 def _given_weight(statement: Statement) -> float:

@@ -1,11 +1,19 @@
-"""Rules, their text syntax, rule tables and rule files."""
+"""Rules, their text syntax, rule tables and rule files, also those of AMIE and AnyBURL."""
 
 from plogicnet.rules.rule import PATTERNS, Atom, Constant, Rule, Step, Variable, chain_rule, irreflexive_constraint
-from plogicnet.rules.rule_files import parse_statements, read_rule_file
+from plogicnet.rules.rule_files import (
+    FOREIGN_FORMATS,
+    parse_statements,
+    read_rule_file,
+    read_statements,
+    write_foreign,
+    write_statements,
+)
 from plogicnet.rules.syntax import Statement, parse_rule, parse_rules
 from plogicnet.rules.table import RuleTable
 
 __all__ = [
+    "FOREIGN_FORMATS",
     "PATTERNS",
     "Atom",
     "Constant",
@@ -20,4 +28,7 @@ __all__ = [
     "parse_rules",
     "parse_statements",
     "read_rule_file",
+    "read_statements",
+    "write_foreign",
+    "write_statements",
 ]

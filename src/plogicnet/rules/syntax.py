@@ -2,7 +2,7 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from string import hexdigits
 from typing import NamedTuple
@@ -31,6 +31,7 @@ class Statement:
         weight: the weight that the user gave, or None.
         fixed: whether the weight is fixed. Otherwise it is an initial weight.
         line: the line number.
+        file_counts: the support and the hits that another program has counted, or None.
 
     Example:
         >>> [statement] = parse_rules("=2.5: husband(X, Y) => wife(Y, X)", "family.rules")
@@ -42,6 +43,7 @@ class Statement:
     weight: float | None
     fixed: bool
     line: int
+    file_counts: tuple[int, int] | None = None
 
     def __str__(self) -> str:
         prefix = "" if self.weight is None else f"{'=' if self.fixed else ''}{self.weight!r}: "
@@ -86,6 +88,54 @@ def parse_rules(text: str, file: str, check_name: NameCheck = lambda _kind, _nam
     return [line.read_statement() for line in lines if line.read_tokens()]
 
 
+def syntax_error(source: str, file: str, line_number: int, column: int, message: str) -> InputError:
+    """Return an error with the file, the line, the column (from 0 here, from 1 in the message) and a caret."""
+    # Tabs and unprintable characters become single spaces, so that the caret is in the right column.
+    start = max(0, column - MAX_SHOWN_LENGTH // 2) if len(source) > MAX_SHOWN_LENGTH else 0
+    excerpt = source[start : start + MAX_SHOWN_LENGTH]
+    printable = "".join(c if c.isprintable() else " " for c in excerpt)
+    where = f"{file}, line {line_number}, column {column + 1}"
+    return InputError(f"{where}: {message}\n  {printable}\n  {' ' * (column - start)}^")
+
+
+class RuleProblem(NamedTuple):
+    """A reason why a rule cannot be grounded.
+
+    Attributes:
+        message: the reason.
+        atom: the index of the atom with the problem: of a premise, or the number of premises for the hypothesis.
+        part: the part of that atom: 0 for the relation, 1 for the head, 2 for the tail.
+    """
+
+    message: str
+    atom: int
+    part: int = 0
+
+
+def find_problem(body: Sequence[Atom], hypothesis: Atom) -> RuleProblem | None:
+    """Return the first reason why a rule cannot be grounded, or None.
+
+    Example:
+        >>> x, y = Variable("X"), Variable("Y")
+        >>> find_problem([Atom("knows", x, x)], Atom("knows", x, y)).message
+        "the variable 'Y' must also be in a premise"
+    """
+    last = len(body)
+    if not body:
+        return RuleProblem("a rule must have at least one premise before '=>'", last)
+    if hypothesis in body:
+        return RuleProblem("the hypothesis must not be one of the premises", last)
+    bound = {variable for atom in body for variable in atom.variables}
+    for part, term in enumerate((hypothesis.head, hypothesis.tail), start=1):
+        if isinstance(term, Variable) and term not in bound:
+            return RuleProblem(f"the variable {term.name!r} must also be in a premise", last, part)
+    disconnected = _first_disconnected(body)
+    if disconnected is not None:
+        remedy = "Connect them, because otherwise every match of one would be combined with every match of the other."
+        return RuleProblem(f"no shared variables connect this premise to the first one. {remedy}", disconnected)
+    return None
+
+
 class _Token(NamedTuple):
     kind: str  # "word", "quoted", "end" or the punctuation itself
     text: str
@@ -109,12 +159,7 @@ class _Line:
         self.token_index = 0
 
     def error_at(self, column: int, message: str) -> InputError:
-        # Tabs and unprintable characters become single spaces, so that the caret is in the right column.
-        start = max(0, column - MAX_SHOWN_LENGTH // 2) if len(self.source) > MAX_SHOWN_LENGTH else 0
-        excerpt = self.source[start : start + MAX_SHOWN_LENGTH]
-        printable = "".join(c if c.isprintable() else " " for c in excerpt)
-        where = f"{self.file}, line {self.line_number}, column {column + 1}"
-        return InputError(f"{where}: {message}\n  {printable}\n  {' ' * (column - start)}^")
+        return syntax_error(self.source, self.file, self.line_number, column, message)
 
     # The tokenizer
 
@@ -242,7 +287,7 @@ class _Line:
     # Checks of complete rules
 
     def _check_rule(self, premises: list[_LocatedAtom], hypothesis: _LocatedAtom, negated: bool) -> None:
-        conclusion, (start, *columns) = hypothesis
+        conclusion, (start, *_) = hypothesis
         body = [premise.atom for premise in premises]
         if negated:
             if body:
@@ -250,21 +295,10 @@ class _Line:
             if conclusion.head != conclusion.tail or not conclusion.variables:
                 raise self.error_at(start, 'a constraint must have the same variable twice, expected "=> not r(X, X)"')
             return
-        if not body:
-            raise self.error_at(start, "a rule must have at least one premise before '=>'")
-        if conclusion in body:
-            raise self.error_at(start, "the hypothesis must not be one of the premises")
-        bound = {variable for atom in body for variable in atom.variables}
-        for term, column in zip((conclusion.head, conclusion.tail), columns, strict=True):
-            if isinstance(term, Variable) and term not in bound:
-                raise self.error_at(column, f"the variable {term.name!r} must also be in a premise")
-        disconnected = _first_disconnected(body)
-        if disconnected is not None:
-            remedy = (
-                "Connect them, because otherwise every match of one would be combined with every match of the other."
-            )
-            column = premises[disconnected].columns[0]
-            raise self.error_at(column, f"no shared variables connect this premise to the first one. {remedy}")
+        problem = find_problem(body, conclusion)
+        if problem is not None:
+            columns = [*premises, hypothesis][problem.atom].columns
+            raise self.error_at(columns[problem.part], problem.message)
 
 
 def _term(token: _Token) -> Term:
@@ -272,7 +306,7 @@ def _term(token: _Token) -> Term:
     return Variable(token.text) if is_variable else Constant(token.text)
 
 
-def _first_disconnected(body: list[Atom]) -> int | None:
+def _first_disconnected(body: Sequence[Atom]) -> int | None:
     """Return the index of the first atom that shared variables do not connect to the first atom."""
     atoms_with: dict[Variable, list[int]] = defaultdict(list)
     for i, atom in enumerate(body):

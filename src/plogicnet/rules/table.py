@@ -1,5 +1,6 @@
 """Tables of rules with counts and weights, and their TSV files."""
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -19,8 +20,10 @@ GIVEN_COLUMN = "given"
 """The name of an optional column with weights that the user gave: `2.5` is an initial weight, `=2.5` a fixed one."""
 REPORT_COLUMNS = ("standard_error", "groundings")
 """The names of the columns that are added at the end of training."""
+FILE_COLUMNS = ("file_support", "file_hits")
+"""The names of optional columns with the counts that the program that wrote a rule file had found."""
 NOT_COUNTED = -1
-"""The value of `groundings` if the groundings of a rule were not counted."""
+"""The value of `groundings`, `file_support` and `file_hits` if the number is unknown."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,8 @@ class RuleTable:
         fixed: whether the given weight is fixed.
         standard_error: the standard error of the weight; NaN if unknown, infinite if the triples do not determine it.
         groundings: the number of groundings, -1 if unknown.
+        file_support: the support according to the file of another program, -1 if unknown.
+        file_hits: the hits according to the file of another program, -1 if unknown.
 
     Example:
         >>> table = RuleTable.of([parse_rule("husband(X, Y) => wife(Y, X)")], support=[4], hits=[3])
@@ -50,6 +55,8 @@ class RuleTable:
     fixed: BoolArray
     standard_error: FloatArray
     groundings: IntArray
+    file_support: IntArray
+    file_hits: IntArray
 
     @classmethod
     def of(
@@ -62,6 +69,7 @@ class RuleTable:
         fixed: Sequence[bool] | None = None,
         standard_error: Sequence[float] | None = None,
         groundings: Sequence[int] | None = None,
+        file_counts: Sequence[tuple[int, int] | None] | None = None,
     ) -> "RuleTable":
         """Create a table from any sequences."""
 
@@ -77,10 +85,17 @@ class RuleTable:
             np.zeros(len(rules), dtype=bool) if fixed is None else np.array(fixed, dtype=bool),
             floats(standard_error),
             np.full(len(rules), NOT_COUNTED) if groundings is None else np.array(groundings, dtype=np.int64),
+            *file_columns(file_counts or [None] * len(rules)),
         )
 
     def __len__(self) -> int:
         return len(self.rules)
+
+    @property
+    def file_counts(self) -> list[tuple[int, int] | None]:
+        """The support and hits according to the file of another program, or None."""
+        columns = zip(self.file_support.tolist(), self.file_hits.tolist(), strict=True)
+        return [None if NOT_COUNTED in counts else counts for counts in columns]
 
     @property
     def precision(self) -> FloatArray:
@@ -165,6 +180,10 @@ class RuleTable:
             columns = (*columns, *REPORT_COLUMNS)
             for row, error in zip(rows, self.standard_error.tolist(), strict=True):
                 row["standard_error"] = None if math.isnan(error) else error
+        if (self.file_support != NOT_COUNTED).any():
+            columns = (*columns, *FILE_COLUMNS)
+            for row, counts in zip(rows, self.file_counts, strict=True):
+                row |= dict(zip(FILE_COLUMNS, counts or (None, None), strict=True))
         lines = ["\t".join(columns)]
         for row in rows:
             lines.append("\t".join("" if row[c] is None else str(row[c]) for c in columns))
@@ -181,6 +200,7 @@ class RuleTable:
             raise InputError(f"{path}, line 1: expected the header {' '.join(COLUMNS)}, separated by tabs")
         columns = header.rstrip("\r").split("\t")
         rules, support, hits, weight, given, fixed, errors, groundings = [], [], [], [], [], [], [], []
+        file_counts: list[tuple[int, int] | None] = []
         for number, line in enumerate(lines, 2):
             cells = line.removesuffix("\r").split("\t")
             if cells == [""]:
@@ -198,9 +218,13 @@ class RuleTable:
                 given.append(_parse_weight(row, GIVEN_COLUMN))
                 errors.append(_parse_number(row.get("standard_error") or "nan", "standard_error"))
                 groundings.append(_parse_count(row, "groundings") if row.get("groundings") else NOT_COUNTED)
+                is_counted = all(row.get(column) for column in FILE_COLUMNS)
+                file_counts.append(
+                    (_parse_count(row, "file_support"), _parse_count(row, "file_hits")) if is_counted else None
+                )
             except _CellError as error:
                 raise InputError(f"{path}, line {number}, {error}") from None
-        return cls.of(rules, support, hits, weight, given, fixed, errors, groundings)
+        return cls.of(rules, support, hits, weight, given, fixed, errors, groundings, file_counts)
 
 
 class _CellError(Exception):
@@ -224,13 +248,22 @@ def is_table(text: str) -> bool:
     """
     columns = tuple(text.split("\n", 1)[0].rstrip("\r").split("\t"))
     extra = columns[len(COLUMNS) :]
-    return columns[: len(COLUMNS)] == COLUMNS and extra in (
-        (),
-        (GIVEN_COLUMN,),
-        REPORT_COLUMNS,
-        (GIVEN_COLUMN, *REPORT_COLUMNS),
-        (*REPORT_COLUMNS, GIVEN_COLUMN),
+    groups = [group for group in ((GIVEN_COLUMN,), REPORT_COLUMNS, FILE_COLUMNS) if group[0] in extra]
+    return columns[: len(COLUMNS)] == COLUMNS and any(
+        extra == tuple(itertools.chain(*order)) for order in itertools.permutations(groups)
     )
+
+
+def file_columns(file_counts: Sequence[tuple[int, int] | None]) -> tuple[IntArray, IntArray]:
+    """Return the columns `file_support` and `file_hits`.
+
+    Example:
+        >>> file_columns([(4, 3), None])
+        (array([ 4, -1]), array([ 3, -1]))
+    """
+    missing = (NOT_COUNTED, NOT_COUNTED)
+    columns = np.array([counts or missing for counts in file_counts], dtype=np.int64).reshape(-1, 2)
+    return columns[:, 0], columns[:, 1]
 
 
 def _parse_count(row: Mapping[str, str], column: str) -> int:

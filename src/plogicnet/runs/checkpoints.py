@@ -11,7 +11,7 @@ from typing import Any
 
 from plogicnet.config import Config
 from plogicnet.graph import KnowledgeGraph
-from plogicnet.rules import Statement, parse_statements
+from plogicnet.rules import Statement, read_statements, write_statements
 from plogicnet.runs.directory import (
     BASE_KEY,
     CHECKPOINT_DIR,
@@ -97,7 +97,7 @@ def write_start(path: Path, config: Config, graph: KnowledgeGraph, statements: S
             write_graph(folder, graph)
         write_config(folder, config)
         if statements is not None:
-            write_text(folder / WRITTEN_RULES_FILE, "".join(f"{statement}\n" for statement in statements))
+            write_statements(folder / WRITTEN_RULES_FILE, statements)
         write_manifest(folder, {BASE_KEY: base}, linked)
 
 
@@ -222,5 +222,4 @@ def _read_beginning(start: Path, config: Config, graph: KnowledgeGraph) -> Resum
     """Return the resume point before the first EM iteration."""
     verify_files(start, [WRITTEN_RULES_FILE])
     file = start / WRITTEN_RULES_FILE
-    text = file.read_text(encoding="utf-8")
-    return ResumePoint(config, graph, parse_statements(text, graph, str(file)) if text else [])
+    return ResumePoint(config, graph, read_statements(file, graph))

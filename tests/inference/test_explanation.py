@@ -173,7 +173,7 @@ def test_paths_are_shown_if_the_model_provides_them(model: PLogicNet) -> None:
     steps = (("man0", "husband", "woman0"), ("woman0", "parent", "a0"))
     by_paths = replace(why, rules=(), neighbours=(), paths=(Path(steps, 0.75),))
     lines = explanation_outline(by_paths).text().splitlines()
-    row = lines.index("    paths; without each and those above it, the log-odds of q fall by")
+    row = lines.index("    paths; removed one after the other, they lower the log-odds of q by")
     assert lines[row + 1].strip() == "+0.75  husband(man0, woman0) and parent(woman0, a0)"
     assert best_reason(by_paths) == "neural model only, through husband(man0, woman0) and parent(woman0, a0)"
     assert by_paths.to_json()["paths"] == [{"path": [list(step) for step in steps], "share": 0.75}]

@@ -76,7 +76,7 @@ def _neural(explanation: Explanation, labels: Mapping[str, str]) -> Outline:
     ]
     if explanation.paths:
         paths = [Outline(f"{path.share:+.2f}  {facts(path.path, labels)}") for path in explanation.paths]
-        children.append(Outline("paths; without each and those above it, the log-odds of q fall by", paths))
+        children.append(Outline("paths; removed one after the other, they lower the log-odds of q by", paths))
     if explanation.without_vector:
         names = " and ".join(labels.get(name, name) for name in explanation.without_vector)
         return Outline(f"neural model: cannot score {names}, so only rules count", children)

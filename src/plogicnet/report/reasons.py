@@ -85,8 +85,8 @@ def _reasons(why: Explanation, names: NameFormatter, title: str = "Why", by_rule
     total = tag("p", f"Log-odds of the rules: {why.log_odds:+.2f}, the sum of")
     similar = "Known facts with similar entities (similarity in the neural model, 1 is the highest):"
     paths = (
-        "Paths from head to tail (the log-odds of the neural model fall by so much without the facts of a path and of"
-        " those above it):"
+        "Paths from head to tail. If their facts are removed, one path after the other, each path lowers the log-odds"
+        " of the neural model by this much:"
     )
     neural = [
         _top_terms(similar, [(n.similarity, names.fact(n.fact)) for n in why.neighbours]),

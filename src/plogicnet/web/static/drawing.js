@@ -38,21 +38,22 @@ function distances(from, facts) {
   return result;
 }
 
-// The position of each entity along the line from head (0) to tail (1), and across it.
-function layOut(head, tail, facts, between) {
+// The position of each entity along the line from head (0) to tail (1), and across it. Entities that are less than
+// minDistance apart along the line are in different lanes.
+function layOut(head, tail, facts, between, minDistance) {
   const fromHead = distances(head, facts), fromTail = distances(tail, facts);
-  const columns = new Map();
+  const lanes = [];
   for (const entity of between) {
     const [a, b] = [fromHead.get(entity) ?? 1, fromTail.get(entity) ?? 1];
-    const along = (a / (a + b)).toFixed(2);
-    columns.set(along, [...(columns.get(along) ?? []), entity]);
+    const along = a / (a + b);
+    let lane = lanes.findIndex((placed) => placed.every((other) => Math.abs(other.along - along) >= minDistance));
+    if (lane < 0) lane = lanes.push([]) - 1;
+    lanes[lane].push({ entity, along });
   }
   const positions = new Map([[head, { along: 0, across: 0 }]]);
   if (tail !== head) positions.set(tail, { along: 1, across: 0 });
-  for (const [along, entities] of columns) {
-    entities.forEach((entity, i) => positions.set(entity, { along: Number(along), across: i - (entities.length - 1) / 2 }));
-  }
-  return { positions, widest: Math.max(1, ...[...columns.values()].map((c) => c.length)) };
+  lanes.forEach((placed, i) => placed.forEach(({ entity, along }) => positions.set(entity, { along, across: i - (lanes.length - 1) / 2 })));
+  return { positions, widest: Math.max(1, lanes.length) };
 }
 
 export function drawing(why, labels, width) {
@@ -60,8 +61,9 @@ export function drawing(why, labels, width) {
   const display = (text) => labelOf(text, labels) ?? shortName(text);
   const [head, relation, tail] = why.triple;
   const { facts, between } = collectFacts(why, wide ? 7 : 2);
-  const { positions, widest } = layOut(head, tail, facts, between);
   const box = wide ? { w: 168, h: 34, letters: 21 } : { w: 92, h: 32, letters: 11 };
+  const minDistance = wide ? (box.w + 4 * GAP) / (width - box.w - 12) : (box.h + 2 * GAP) / 282;
+  const { positions, widest } = layOut(head, tail, facts, between, minDistance);
   const direct = facts.filter(({ fact: [h, , t] }) => new Set([h, t, head, tail]).size <= 2).length;
   const bend = 46, step = wide ? 62 : box.w + 8;
   const span = (widest - 1) * step;

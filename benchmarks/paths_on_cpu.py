@@ -52,7 +52,7 @@ def settings_of(options: argparse.Namespace) -> Config:
 
 
 def sample(triples: IntArray, size: int) -> IntArray:
-    """Return at most so many of the triples."""
+    """Return at most `size` of the triples."""
     return np.random.default_rng(0).permutation(triples)[:size]
 
 

@@ -54,7 +54,8 @@ def rate(work: Callable[[int], object], units: int) -> float:
 
 def our_training(graph: KnowledgeGraph, args: argparse.Namespace) -> float:
     """Return our training triples per second."""
-    from plogicnet.neural.protocol import Examples, make_model
+    from plogicnet.neural.protocol import Examples
+    from plogicnet.neural.registry import make_model
 
     def fit(steps: int) -> None:
         settings = config.Config().with_values(
@@ -98,7 +99,8 @@ def our_evaluation(graph: KnowledgeGraph, args: argparse.Namespace) -> float:
     from plogicnet.evaluation.orders import CombinedOrder
     from plogicnet.evaluation.ranking import rank
     from plogicnet.mln import RuleScores
-    from plogicnet.neural.protocol import Examples, make_model
+    from plogicnet.neural.protocol import Examples
+    from plogicnet.neural.registry import make_model
 
     values = {
         "neural.model": args.model,

@@ -7,7 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from plogicnet.config import Config
+import numpy as np
+
+from plogicnet.config import UPDATE_STEPS, Config
 from plogicnet.evaluation.calibration import Calibration
 from plogicnet.graph import MISSING, SPLITS, IntArray, KnowledgeGraph
 from plogicnet.grounding.engine import MiningResult
@@ -16,7 +18,7 @@ from plogicnet.grounding.rulebook import collect_rules
 from plogicnet.inference import prediction
 from plogicnet.inference.evaluation import evaluate
 from plogicnet.inference.explanation import PREMISES, Explanation, explain
-from plogicnet.inference.facts import STEPS, Update, update_model, with_facts
+from plogicnet.inference.facts import Update, update_model, with_facts
 from plogicnet.inference.fitted import FittedModel, Prediction, PredictionBatch, fit_calibration, predictions
 from plogicnet.inference.prediction import query_of
 from plogicnet.mln import RuleModel
@@ -46,7 +48,7 @@ from plogicnet.runs.snapshots import (
 from plogicnet.support.errors import InputError
 from plogicnet.support.progress import Progress, no_progress
 from plogicnet.systems.system import system_of
-from plogicnet.training.em import mine_and_ground, refit, run_em
+from plogicnet.training.em import base_in, mine_and_ground, refit, run_em
 from plogicnet.training.hooks import Hooks
 from plogicnet.training.selection import with_validation
 from plogicnet.training.state import Iteration, Outcome
@@ -212,7 +214,7 @@ class PLogicNet:
         self,
         facts: Any,
         out: str | Path | None = None,
-        steps: int = STEPS,
+        steps: int = UPDATE_STEPS,
         evaluate: bool = False,
         hooks: Hooks | None = None,
         keep: int = KEEP,
@@ -224,8 +226,8 @@ class PLogicNet:
 
         Args:
             facts: as in `with_facts`. Those in valid or test are removed from there.
-            out: run directory in which the result is published as a new snapshot. If nothing changed since the model
-                was loaded from it, no snapshot is published.
+            out: run directory in which the result is published as a new snapshot. If its current snapshot already has
+                the content of this model, no snapshot is published.
             steps: number of training steps for new entities; 0: the neural model cannot score new entities.
             evaluate: whether to evaluate the result; otherwise `metrics` has none of valid and test.
             hooks: callbacks for progress.
@@ -237,19 +239,16 @@ class PLogicNet:
                 lifecycle.require_finished(folder)
                 lifecycle.require_current(folder, self.snapshot)
             fitted, self.last_update = update_model(old, self.config, facts, steps, hooks)
-            if self.last_update.facts or self.last_update.trained_steps:
+            if not self.last_update.is_empty:
                 unchanged = {CONFIG_FILE} if self.last_update.trained_steps else {CONFIG_FILE, NEURAL_FILE}
                 self._saved_files = {n: file for n, file in self._saved_files.items() if n in unchanged}
-                self._fitted, names = fitted, fitted.graph.relations.names
-                base = dict(zip(names, fitted.outcome.rule_model.base.tolist(), strict=True))
+                self._fitted = fitted
                 kept = {key: value for key, value in self.metrics.items() if key not in SPLITS}
-                self.metrics = kept | {BASE_LOG_ODDS_KEY: base}
+                self.metrics = kept | self._base_metrics
                 if evaluate:
                     self._evaluate_splits(hooks)
                 self.seconds = hooks.clock.seconds
-            elif folder is not None and self.snapshot is not None and self.snapshot.is_in(folder):
-                return self
-            if folder is not None:
+            if folder is not None and not self._is_saved_in(folder):
                 self._publish(folder, "update", self._saved_files, keep)
         return self
 
@@ -275,7 +274,7 @@ class PLogicNet:
         calibration = fit_calibration(graph, self.config, outcome)
         self._fitted = FittedModel.of(graph, self.config, outcome, calibration, candidates)
         self.metrics = {"lambda": outcome.lambda_, "calibration": calibration.to_json()}
-        self.metrics |= {"candidates": candidates, "iteration": outcome.iteration}
+        self.metrics |= {"candidates": candidates, "iteration": outcome.iteration, **self._base_metrics}
         self._evaluate_splits(hooks)
         self.seconds = hooks.clock.seconds
 
@@ -284,6 +283,19 @@ class PLogicNet:
         with hooks.clock("evaluate"):
             splits = [split for split in ("valid", "test") if len(self.fitted.graph.split(split))]
             self.metrics |= {split: self.evaluate(split, hooks.progress) for split in splits}
+
+    @property
+    def _base_metrics(self) -> dict[str, Any]:
+        """The base log-odds by relation, if they are those of a graph to which facts were added since; or nothing."""
+        graph, model = self.fitted.graph, self.fitted.outcome.rule_model
+        if np.array_equal(model.base, base_in(graph, self.config, model)):
+            return {}
+        return {BASE_LOG_ODDS_KEY: dict(zip(graph.relations.names, model.base.tolist(), strict=True))}
+
+    def _is_saved_in(self, path: Path) -> bool:
+        """Return whether `snapshot` is a snapshot of this run and has the content of this model."""
+        snapshot = self.snapshot
+        return snapshot is not None and snapshot.is_in(path) and self._saved_files.keys() >= snapshot.files.keys()
 
     def _publish(self, path: Path, command: str, unchanged: Mapping[str, SavedFile], keep: int) -> None:
         """Publish this model as a snapshot. The files in `unchanged` are linked."""
@@ -410,8 +422,8 @@ class PLogicNet:
         use_threads(content.config.threads)
         model = cls(content.config)
         model.metrics, model.snapshot = content.metrics, found
-        has_settings = not set(settings or ()) - {"device", "threads"}
-        model._saved_files = {n: file for n, file in found.files.items() if n != CONFIG_FILE or has_settings}
+        same_settings = not set(settings or ()) - {"device", "threads"}
+        model._saved_files = {n: file for n, file in found.files.items() if n != CONFIG_FILE or same_settings}
         if origin := read_origins(Path(path)).get(found.name):
             model.seconds = origin.seconds
         with damage_as_input_error(Path(path)):

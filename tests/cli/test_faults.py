@@ -327,7 +327,9 @@ def test_damaged_rules_of_the_user_are_reported(call: Call, tmp_path: Path) -> N
     with pytest.raises(StoppedError):
         PLogicNet(config).fit(small_graph(), "2: husband(X, Y) => wife(Y, X)", run, Hooks(stop_at("mining")))
     file = run / START_DIR / "written.rules"
-    overwrite(file, file.read_text().replace("2.0: ", "3.0: ").replace("2: ", "3: "))
+    rules = file.read_text()
+    assert "\t2" in rules
+    overwrite(file, rules.replace("\t2", "\t3"))
     assert f"{file} is damaged or was edited" in error_message(call, "resume", run)
 
 

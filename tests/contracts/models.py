@@ -147,7 +147,7 @@ def check_larger_graph(make: Make, model: NeuralModel, graph: KnowledgeGraph, fo
     model.rescale(2.0, -1.0)
     bound = model.bind(wide)
     trained = saved(bound)
-    if isinstance(bound, ExtensibleModel):
+    if isinstance(bound, ExtensibleModel) and bound.has_entity_parameters:
         unscorable = bound.unscorable
         extended, again, other = (bound.extended(new, 3, seed) for seed in (0, 0, 1))
         assert not extended.unscorable.any()

@@ -4,7 +4,8 @@ import numpy as np
 
 from plogicnet.config import Config
 from plogicnet.grounding.rulebook import collect_rules
-from plogicnet.neural.protocol import Examples, make_model
+from plogicnet.neural.protocol import Examples
+from plogicnet.neural.registry import make_model
 from plogicnet.systems.system import RANKING_TITLES, System
 from plogicnet.training.selection import ranking_orders
 from small import SMALL, small_graph

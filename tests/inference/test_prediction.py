@@ -22,7 +22,8 @@ from plogicnet.inference import prediction
 from plogicnet.inference.fitted import FittedModel, PredictionBatch
 from plogicnet.inference.prediction import CandidatePairs, candidate_pairs, complete, iter_answers, iter_missing
 from plogicnet.mln import RuleScores
-from plogicnet.neural.protocol import Examples, NeuralModel, make_model
+from plogicnet.neural.protocol import Examples, NeuralModel
+from plogicnet.neural.registry import make_model
 from plogicnet.support.errors import InputError
 from plogicnet.training.em import initial_state
 from plogicnet.training.hooks import Hooks

@@ -526,7 +526,7 @@ def test_the_report_has_standard_errors_and_counts_of_groundings(values: dict[st
     graph, config = small_graph(), small_config(**values)
     outcome = em_of(graph, config)
     model = outcome.rule_model
-    table = rule_report(model, config)
+    table = rule_report(model, outcome.hidden_q, config)
     p, matrix = 1 / (1 + np.exp(-model.log_odds)), model.matrix.toarray()
     hessian = (matrix * (p * (1 - p))[:, None]).T @ matrix + config.mln.l2 * np.eye(len(table))
     known = np.isfinite(table.standard_error)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from plogicnet.config import MODELS, Choices, Config, Range, SearchSpace
-from plogicnet.neural.protocol import make_model
+from plogicnet.neural.registry import make_model
 from plogicnet.support.errors import InputError
 from plogicnet.tuning.space import changed_settings, first_settings, search_spaces, trial_config, with_limited_steps
 from plogicnet.tuning.trials import settings_yaml

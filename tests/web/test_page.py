@@ -389,7 +389,7 @@ def test_mean_aggregation_held_out_facts_similar_entities_and_unknown_entities(b
         )
         open_view(page, address, "fact", h="man0", r="parent", t="a0")
         text = page.locator(".card", has_text="Paths from head to tail").locator("li").inner_text()
-        assert text.split() == ["0.75", *("man0", "husband", "woman0"), "and", *("woman0", "parent", "a0")]
+        assert text.split() == ["+0.75", *("man0", "husband", "woman0"), "and", *("woman0", "parent", "a0")]
         page.unroute("**/api/explain?*")
         open_view(page, address, "ask", h=h, r=r, top="50")
         assert page.locator(".fact", has_text="held out").count() > 0

@@ -20,7 +20,7 @@ from plogicnet.cli.settings import (
     require_read_memory,
     without_none,
 )
-from plogicnet.config import Config, parse_assignments
+from plogicnet.config import UPDATE_STEPS, Config, parse_assignments
 from plogicnet.support.errors import InputError, pluralize
 from plogicnet.support.interrupts import is_interrupt, sigterm_as_interrupt
 from plogicnet.support.progress import for_stderr
@@ -159,7 +159,7 @@ def update(
     steps: Annotated[
         int,
         Option("--steps", min=0, help="Training steps for new entities, if the neural model has vectors. 0: none."),
-    ] = 100,
+    ] = UPDATE_STEPS,
     evaluate: Annotated[
         bool, Option("--evaluate", help="Evaluate on valid and test, for `runs list`, `report` and `serve`.")
     ] = False,
@@ -287,7 +287,7 @@ def cost(graph: "KnowledgeGraph", settings: Config) -> str:
         f" {pluralize(len(graph.relations), 'relation')}."
     ]
     if settings.em.neural:
-        from plogicnet.neural.protocol import model_kind
+        from plogicnet.neural.registry import model_kind
         from plogicnet.training.cost import require_memory, seconds_per_step
 
         require_memory(graph, settings)
@@ -299,7 +299,7 @@ def cost(graph: "KnowledgeGraph", settings: Config) -> str:
             f"Cost: {steps:,} steps of {model_cost.work}, about {duration(seconds)} on this machine,"
             f" up to {model_cost.bytes / 2**20:,.0f} MB of memory."
         )
-        if epochs > MAX_EPOCHS and seconds > 60:
+        if epochs > MAX_EPOCHS and seconds > 60 and not settings.neural.mixture:
             fewer = round(model_cost.steps * MAX_EPOCHS / epochs, -2) or 100
             lines.append(f"Hint: this is {epochs:,.0f} epochs. --set neural.steps={fewer:.0f} may be enough.")
     return "\n".join(lines)

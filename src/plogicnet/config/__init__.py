@@ -6,9 +6,9 @@ The settings are a tree of frozen dataclasses (`sections`, `settings`). Register
 
 from plogicnet.config.domains import Choices, Domain, Range, SearchSpace, parse_search
 from plogicnet.config.fields import setting
-from plogicnet.config.registries import ENGINES, MODELS, SYSTEMS
+from plogicnet.config.registries import ENGINES, MODELS, SYSTEMS, Extension
 from plogicnet.config.sections import MLN, Gradient, MinPrecision, Neural, Rules
-from plogicnet.config.settings import Config
+from plogicnet.config.settings import UPDATE_STEPS, Config
 from plogicnet.config.text import parse_assignments, preset_names
 
 __all__ = [
@@ -16,9 +16,11 @@ __all__ = [
     "MLN",
     "MODELS",
     "SYSTEMS",
+    "UPDATE_STEPS",
     "Choices",
     "Config",
     "Domain",
+    "Extension",
     "Gradient",
     "MinPrecision",
     "Neural",

@@ -7,19 +7,25 @@ from plogicnet.support.registry import Registry
 
 
 class Extension(Protocol):
-    """The attributes of a registered model or system that the settings use.
+    """The attributes of a registered model or system that the settings use."""
 
-    Attributes:
-        block: the name of its block of settings in the section `neural` or `systems`; empty if it has no block.
-        settings: the dataclass of the block, with fields created by `setting`; None if it has no block. Its optional
-            class attribute `block_description` is the comment that `plogicnet config` prints for the block.
-        implied_settings: other settings, by dotted key, that are set when the extension is selected. Later assignments
-            override them.
-    """
+    @property
+    def block(self) -> str:
+        """The name of its block of settings in the section `neural` or `systems`; empty if it has no block."""
 
-    block: str
-    settings: type | None
-    implied_settings: Mapping[str, object]
+    @property
+    def settings(self) -> type | None:
+        """The dataclass of the block, with fields created by `setting`; None if it has no block.
+
+        Its optional class attribute `block_description` is the comment that `plogicnet config` prints for the block.
+        """
+
+    @property
+    def implied_settings(self) -> Mapping[str, object]:
+        """Other settings that are set when the extension is selected, by dotted key.
+
+        Later assignments override them.
+        """
 
 
 MODELS: Registry[Any] = Registry("neural model", "plogicnet.models")

@@ -11,12 +11,21 @@ from plogicnet.config.fields import setting
 from plogicnet.config.registries import MODELS, SYSTEMS
 from plogicnet.config.sections import EM, MLN, Evaluation, Grounding, Neural, Rules, Systems
 from plogicnet.config.text import iter_yaml_settings, parse_assignments, preset_names
-from plogicnet.config.tree import block_names, replace_setting, with_default_blocks, yaml_lines
+from plogicnet.config.tree import (
+    block_names,
+    flat_settings,
+    flat_values,
+    replace_setting,
+    with_default_blocks,
+    yaml_lines,
+)
 from plogicnet.support.errors import InputError, did_you_mean
 from plogicnet.support.files import require_file
 
 EXTENSION_SETTINGS = {"system": SYSTEMS, "neural.model": MODELS}
 """The settings that select an extension. A selected extension can imply other settings."""
+UPDATE_STEPS = 100
+"""Default number of steps in which `update` trains new entities. It is not a setting of a run."""
 
 
 @dataclass(frozen=True)
@@ -60,11 +69,37 @@ class Config:
     def with_assignments(self, assignments: Sequence[str]) -> "Config":
         """Return a copy with `a.b=value` assignments applied, as with `--set`.
 
+        Raise InputError if an assignment has no effect, because every part of the mixture has its own value.
+
         Example:
             >>> Config().with_assignments(["neural.steps=64", "em.lambda=auto"]).neural.steps
             64
         """
-        return self.with_values(parse_assignments(assignments))
+        values = parse_assignments(assignments)
+        config = self.with_values(values)
+        config._require_effect([key for key, _ in flat_values(values)])
+        return config
+
+    def _require_effect(self, keys: Sequence[str]) -> None:
+        """Raise InputError if no part of the mixture uses the shared value of a setting."""
+        if not self.neural.mixture:
+            return
+        shared, parts = dict(flat_settings(self.neural, "neural.")), [c._own_settings for c in self.model_configs]
+        for key in keys:
+            values = {i: part[key] for i, part in enumerate(parts) if key in part}
+            if values and shared[key] not in values.values():
+                entry_key = f"neural.mixture[{min(values)}].{key.partition('.')[2]}"
+                raise InputError(
+                    f"{key} has no effect, because the entries of neural.mixture have their own values. Set those, such"
+                    f" as {entry_key}, or neural.mixture=[] for one model."
+                )
+
+    @property
+    def _own_settings(self) -> dict[str, object]:
+        """The settings that the neural model has, by dotted key."""
+        block = MODELS.get(self.neural.model).block
+        own = dataclasses.replace(self.neural, blocks={k: v for k, v in self.neural.blocks.items() if k == block})
+        return {key: value for key, value in flat_settings(own, "neural.") if key != "neural.mixture"}
 
     def with_yaml(self, text: str, source: str) -> "Config":
         """Return a copy with the settings of a YAML text applied. Errors contain the line and column.

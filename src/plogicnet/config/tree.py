@@ -4,13 +4,14 @@ Sections are frozen dataclasses. An extensible section also contains blocks: the
 """
 
 import dataclasses
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from plogicnet.config.fields import valid_names, validate_value, yaml_scalar, yaml_value
 from plogicnet.config.registries import block_settings
-from plogicnet.support.errors import InputError, did_you_mean
+from plogicnet.support.errors import InputError, did_you_mean, pluralize
 from plogicnet.support.registry import Registry
 
 BLOCKS = "blocks"
@@ -53,9 +54,26 @@ def flat_settings(section: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
             yield prefix + key, value
 
 
+def flat_values(values: Mapping[str, object]) -> Iterator[tuple[str, object]]:
+    """Yield (dotted key, value) for each value of a mapping, in which values can be mappings.
+
+    Example:
+        >>> dict(flat_values({"em.rules": True, "neural": {"vectors": {"dim": 8}}}))
+        {'em.rules': True, 'neural.vectors.dim': 8}
+    """
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            yield from ((f"{key}.{child}", child_value) for child, child_value in flat_values(value))
+        else:
+            yield key, value
+
+
 def replace_setting(section: Any, path: list[str], value: object, key: str) -> Any:
     """Return the section with the setting at `path` replaced. `key` is the full dotted key for messages."""
     section_fields = {setting_key(f.name): f for f in fields(section) if f.name != BLOCKS}
+    entry = re.fullmatch(r"(\w+)\[(\d{1,4})\]", path[0])
+    if entry and entry[1] in section_fields and section_fields[entry[1]].metadata.get("overlays"):
+        return _replace_in_overlay(section, entry[1], int(entry[2]), path[1:], value, key)
     if path[0] not in section_fields:
         return _replace_in_block(section, path, value, key, list(section_fields))
     field = section_fields[path[0]]
@@ -75,6 +93,25 @@ def _validate_overlays(section_class: type, value: object, key: str) -> tuple[Ma
     if not isinstance(value, list | tuple) or not all(isinstance(entry, Mapping) for entry in value):
         raise InputError(f"{key} must be a list of mappings such as [{{model: Paths}}, {{steps: 500}}], got {value!r}")
     return tuple(_validate_overlay(section_class(), entry, f"{key}[{i}]") for i, entry in enumerate(value))
+
+
+def _replace_in_overlay(section: Any, name: str, index: int, path: list[str], value: object, key: str) -> Any:
+    """Return the section with a setting of one overlay replaced, or several if `value` is a mapping."""
+    overlays = list(getattr(section, name))
+    field_key = key.partition("[")[0]
+    if index >= len(overlays):
+        raise InputError(f"{key}: {field_key} has {pluralize(len(overlays), 'entry', 'entries')}, counted from 0")
+    for step in reversed(path):
+        value = {step: value}
+    overlays[index] = _merged(overlays[index], value)
+    return dataclasses.replace(section, **{name: _validate_overlays(type(section), overlays, field_key)})
+
+
+def _merged(old: object, new: object) -> object:
+    """Return `new`, with the other items of `old` if both are mappings."""
+    if not (isinstance(old, Mapping) and isinstance(new, Mapping)):
+        return new
+    return {**old, **{name: _merged(old.get(name), value) for name, value in new.items()}}
 
 
 def _validate_overlay(section: Any, overlay: Mapping[str, Any], key: str) -> Mapping[str, Any]:

@@ -18,8 +18,6 @@ from plogicnet.training.state import Outcome
 from plogicnet.training.updating import update
 
 log = logging.getLogger(__name__)
-STEPS = 100
-"""Default number of steps in which the neural model learns new entities."""
 MAX_NAMES = 3
 """Maximum number of names in a message."""
 
@@ -31,7 +29,7 @@ class Update(Record):
     Attributes:
         facts: number of facts that were added.
         known: number of given facts that were training triples before.
-        moved_from_valid, moved_from_test: number of added facts that were in valid or test, and no longer are.
+        moved_from_valid, moved_from_test: number of triples that were removed from valid or test.
         entities: number of new entities.
         trained_steps: number of steps in which the neural model learned new entities.
         hidden: number of hidden triples after the update.
@@ -44,6 +42,11 @@ class Update(Record):
     entities: int
     trained_steps: int
     hidden: int
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing changed."""
+        return not (self.facts or self.moved_from_valid or self.moved_from_test or self.trained_steps)
 
 
 def with_facts(fitted: FittedModel, facts: Any) -> FittedModel:
@@ -70,15 +73,15 @@ def update_model(
 ) -> tuple[FittedModel, Update]:
     """Return the model with facts that stay in its graph, and what changed. `facts` are as in `with_facts`.
 
-    Facts that were in valid or test are removed from there, so that they are no longer used to evaluate. If the neural
+    Given facts that are in valid or test are removed from there, so that they are not used to evaluate. If the neural
     model has parameters of entities, it learns those of new entities in `steps` steps.
     """
     old = fitted.graph
     with hooks.clock("read"):
         entities, given = read_facts(old, facts)
         graph = old.with_facts(entities, given)
-        added = _added(old, graph)
-        graph = graph.without_held_out(TripleSet.of(added, len(entities)))
+        added, distinct = _added(old, graph), TripleSet.of(given, len(entities))
+        graph = graph.without_held_out(distinct)
     if len(old.valid) and not len(graph.valid):
         raise InputError(
             f"{_source(facts)}: contains all valid triples of the run. `refit` and `resume` need some of them for λ and"
@@ -88,7 +91,7 @@ def update_model(
     _warn(_source(facts), graph, outcome, added)
     change = Update(
         facts=len(added),
-        known=len(TripleSet.of(given, len(entities))) - len(added),
+        known=len(distinct) - len(added),
         moved_from_valid=len(old.valid) - len(graph.valid),
         moved_from_test=len(old.test) - len(graph.test),
         entities=len(graph.entities) - len(old.entities),

@@ -72,7 +72,7 @@ def learn_weights(
 
     Args:
         rows: the distinct rows of the triples × rules matrix.
-        targets: y of each triple, the probability that it is true.
+        targets: y of each triple, the probability that it is true; NaN if it is unknown. Such triples are left out.
         settings: l2 and the solver.
         start: initial weights; NaN means 0.
         fixed: which weights keep their value in `start`. They are not penalised.
@@ -87,7 +87,9 @@ def learn_weights(
     """
     weights = _initial_weights(rows.matrix, start)
     is_free = _free_mask(rows.matrix, fixed)
-    objective = _objective(_fix_weights(rows, weights, is_free).merge(targets), settings.l2)
+    is_known = ~np.isnan(targets)
+    merged = _fix_weights(rows, weights, is_free).merge(np.where(is_known, targets, 0.0), is_known.astype(np.float64))
+    objective = _objective(merged, settings.l2)
     if settings.solver == "gradient":
         weights[is_free] = gradient_ascent(
             objective, settings.gradient.step, settings.gradient.iterations, weights[is_free]
@@ -140,9 +142,16 @@ def gradient_ascent(
 
 
 def standard_errors(
-    rows: DistinctRows, weights: FloatArray, l2: float, fixed: BoolArray | None = None, threads: int = 0
+    rows: DistinctRows,
+    weights: FloatArray,
+    l2: float,
+    fixed: BoolArray | None = None,
+    threads: int = 0,
+    is_known: BoolArray | None = None,
 ) -> FloatArray:
     """Return the standard errors √diag(H⁻¹), where H is the negative Hessian for the weights that are not fixed.
+
+    With `is_known`, only these triples count.
 
     A standard error is NaN if the weight is fixed or if its component has more than MAX_DENSE_RULES rules. It is
     infinite if the triples do not determine the weights of its component.
@@ -153,7 +162,9 @@ def standard_errors(
         array([1.])
     """
     is_free = _free_mask(rows.matrix, fixed)
-    objective = _objective(_fix_weights(rows, weights, is_free).merge(np.zeros(len(rows.row_of_triple))), l2)
+    count = None if is_known is None else is_known.astype(np.float64)
+    merged = _fix_weights(rows, weights, is_free).merge(np.zeros(len(rows.row_of_triple)), count)
+    objective = _objective(merged, l2)
     free_weights = weights[is_free]
 
     def solve(component: Component) -> FloatArray:
@@ -179,14 +190,16 @@ def merge_equal_rows(objective: Pseudolikelihood) -> Pseudolikelihood:
         (array([0.75]), array([4.]))
     """
     matrix, base, target, count = objective.matrix, objective.base, objective.target, _row_counts(objective)
-    if not count.all():
-        is_counted = count != 0
-        matrix, base, target, count = matrix[is_counted], base[is_counted], target[is_counted], count[is_counted]
     return _objective(DistinctRows.of(matrix, base).merge(target, count), objective.l2)
 
 
 def _objective(merged: MergedRows, l2: float) -> Pseudolikelihood:
-    return Pseudolikelihood(merged.matrix, merged.base, merged.total / merged.count, l2, merged.count)
+    """Return the objective of merged rows. Rows that no triple counts for are removed."""
+    matrix, base, count, total = merged.matrix, merged.base, merged.count, merged.total
+    if not count.all():
+        is_counted = count != 0
+        matrix, base, count, total = matrix[is_counted], base[is_counted], count[is_counted], total[is_counted]
+    return Pseudolikelihood(matrix, base, total / count, l2, count)
 
 
 def _solve_components(

@@ -247,6 +247,12 @@ class RuleModel:
         """Return the log-odds of triples, from their relations and from `sums`, their sums of value · weight."""
         return np.asarray(self.base[relations] + sums)
 
+    def targets(self, hidden_q: FloatArray) -> FloatArray:
+        """Return the target y of every triple of O ∪ H: 1 on O and q on H."""
+        targets = np.ones(len(self.observed))
+        targets[~self.observed] = hidden_q
+        return targets
+
     @property
     def hidden_p_w(self) -> FloatArray:
         """p_w of the hidden triples."""
@@ -267,6 +273,8 @@ class RuleModel:
 
     def with_base(self, base: FloatArray) -> "RuleModel":
         """Return the model with other base log-odds."""
+        if np.array_equal(base, self.base):
+            return self  # with its cached rows
         return replace(self, assignment=replace(self.assignment, base=base))
 
     def scores(self, graph: KnowledgeGraph) -> RuleScores:
@@ -317,19 +325,21 @@ def build_rule_model(
 
 
 def m_step(model: RuleModel, hidden_q: FloatArray, config: Config, seed: int) -> RuleModel:
-    """Return the model with weights learned from the targets y = 1 on O and y = q on H (Sec. 4.3 of the paper)."""
+    """Return the model with weights learned from the targets y = 1 on O and y = q on H (Sec. 4.3 of the paper).
+
+    Hidden triples whose q is NaN are left out. p_w as their target would move with the weights, so it teaches nothing
+    either.
+    """
     if config.mln.hidden_premises == "sampled":
         assumed_true = np.random.default_rng([seed, 11]).random(len(hidden_q)) < hidden_q
         model = replace(model, assignment=replace(model.assignment, assumed_true=assumed_true))
-    targets = np.ones(len(model.observed))
-    targets[~model.observed] = hidden_q
     rules = model.rules
-    weights = learn_weights(model.rows, targets, config.mln, rules.given, rules.fixed, config.threads)
+    weights = learn_weights(model.rows, model.targets(hidden_q), config.mln, rules.given, rules.fixed, config.threads)
     return replace(model, rules=rules.with_weights(weights))
 
 
-def rule_report(model: RuleModel, config: Config) -> RuleTable:
+def rule_report(model: RuleModel, hidden_q: FloatArray, config: Config) -> RuleTable:
     """Return the rules with the standard errors of their weights and the number of groundings of each rule."""
-    rules = model.rules
-    errors = standard_errors(model.rows, rules.weight, config.mln.l2, rules.fixed, config.threads)
+    rules, is_known = model.rules, ~np.isnan(model.targets(hidden_q))
+    errors = standard_errors(model.rows, rules.weight, config.mln.l2, rules.fixed, config.threads, is_known)
     return rules.with_report(errors, model.network.groundings_per_rule)

@@ -17,7 +17,7 @@ def cross_fitted_scores(model: NeuralModel, train: IntArray, seed: int, folds: i
     Example:
         >>> from plogicnet.config import Config
         >>> from plogicnet.graph import demo_family
-        >>> from plogicnet.neural.protocol import make_model
+        >>> from plogicnet.neural.registry import make_model
         >>> graph = demo_family()
         >>> model = make_model(graph, Config().with_values({"neural.steps": 2, "neural.vectors.dim": 4}))
         >>> len(cross_fitted_scores(model, graph.train, seed=0)) == len(graph.train)

@@ -11,6 +11,8 @@ from plogicnet.support.threads import map_in_threads
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+MIN_PARALLEL_WORK = 1 << 24
+"""Minimum number of coordinate differences per step at which several threads pay off."""
 
 
 class Map(Protocol):
@@ -18,10 +20,6 @@ class Map(Protocol):
 
     def __call__(self, work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
         """Yield work(item) for each item, in order."""
-
-
-MIN_PARALLEL_WORK = 1 << 24
-"""Minimum number of coordinate differences per step at which several threads pay off."""
 
 
 def pick_device(name: str) -> torch.device:
@@ -77,7 +75,8 @@ def single_threaded() -> Iterator[Map]:
 
     def map_in_parallel(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
         def work_alone(item: Item) -> Result:
-            torch.set_num_threads(1)  # each thread has its own number
+            if torch.get_num_threads() != 1:  # each thread has its own number; setting it also changes the default
+                torch.set_num_threads(1)
             return work(item)
 
         return map_in_threads(work_alone, items, threads)

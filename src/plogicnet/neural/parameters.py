@@ -2,7 +2,8 @@
 
 import errno
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from safetensors import safe_open
@@ -38,14 +39,21 @@ def read_parameters(path: Path, parameters: Tensors, others: Sequence[str]) -> T
 
 def count_rows(path: Path, name: str) -> int:
     """Return the number of rows of a tensor in a file, or 0 if the file does not contain it."""
-    with safe_open(path, "pt") as file:
+    with _removal_as_file_not_found(path), safe_open(path, "pt") as file:
         return int(file.get_slice(name).get_shape()[0]) if name in file.keys() else 0  # noqa: SIM118
 
 
 def load_tensors(path: Path) -> Tensors:
-    """Return the tensors of a file. Raise FileNotFoundError if it is removed meanwhile; PyTorch raises RuntimeError."""
-    try:
+    """Return the tensors of a file."""
+    with _removal_as_file_not_found(path):
         return load_file(path)
+
+
+@contextmanager
+def _removal_as_file_not_found(path: Path) -> Iterator[None]:
+    """Raise FileNotFoundError if the file is removed between its two openings. PyTorch raises RuntimeError."""
+    try:
+        yield
     except RuntimeError:
         if path.exists():
             raise

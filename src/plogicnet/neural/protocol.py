@@ -3,14 +3,13 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol, cast, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 import torch
 
-from plogicnet.config import MODELS, Config, SearchSpace
+from plogicnet.config import Config, Extension, SearchSpace
 from plogicnet.graph import BoolArray, FloatArray, IntArray, KnowledgeGraph, Side, as_triples
-from plogicnet.neural.mixture import MIXTURE
 from plogicnet.support.progress import Progress, no_progress
 
 
@@ -228,7 +227,11 @@ class NeuralModel(Protocol):
 
 @runtime_checkable
 class ExtensibleModel(NeuralModel, Protocol):
-    """A neural model with parameters of entities, which can learn those of new entities alone."""
+    """A neural model that can have parameters of entities, and can learn those of new entities alone."""
+
+    @property
+    def has_entity_parameters(self) -> bool:
+        """Whether it has parameters of entities. `extended` is called only if it has."""
 
     def extended(
         self, entities: IntArray, steps: int, seed: int, progress: Progress = no_progress
@@ -251,12 +254,8 @@ class Guide(Protocol):
         """A digest of the objective. Training does not resume from a checkpoint with another digest."""
 
 
-class ModelKind(Protocol):
-    """A kind of model that is registered in `MODELS`. `config.registries.Extension` documents the attributes."""
-
-    block: str
-    settings: type | None
-    implied_settings: Mapping[str, object]
+class ModelKind(Extension, Protocol):
+    """A kind of model that is registered in `MODELS`."""
 
     def make(self, graph: KnowledgeGraph, config: Config, guide: Guide | None = None) -> NeuralModel:
         """Return an untrained model of a graph. Raise InputError if it does not support the guide."""
@@ -271,20 +270,3 @@ class SearchableKind(Protocol):
 
     def search_space(self, graph: KnowledgeGraph, config: Config) -> SearchSpace:
         """Return the settings that are worth searching on a graph, with their ranges."""
-
-
-def make_model(graph: KnowledgeGraph, config: Config, guide: Guide | None = None) -> NeuralModel:
-    """Return an untrained model of the kind that the settings name.
-
-    Example:
-        >>> graph = KnowledgeGraph.from_names([("anna", "knows", "ben")])
-        >>> make_model(graph, Config(device="cpu")).device
-        device(type='cpu')
-    """
-    return model_kind(config).make(graph, config, guide)
-
-
-def model_kind(config: Config) -> ModelKind:
-    """Return the registered kind of model that the settings name, or the mixture of several."""
-    kind: Any = MIXTURE if config.neural.mixture else MODELS.get(config.neural.model)
-    return cast("ModelKind", kind)

@@ -14,7 +14,7 @@ from plogicnet.config.fields import yaml_value
 from plogicnet.config.tree import iter_settings
 from plogicnet.diagnostics.graphs import examine_graph
 from plogicnet.evaluation.results import ReliabilityBin, SplitMetrics
-from plogicnet.graph import RELATION
+from plogicnet.graph import RELATION, KnowledgeGraph
 from plogicnet.inference.examples import Example
 from plogicnet.model import PLogicNet
 from plogicnet.report import figures, highlights, reasons
@@ -29,7 +29,8 @@ from plogicnet.version import VERSION
 
 ALL_TIED = "Without rules and a neural model, all answers are tied."
 NO_RESULTS = "No results."
-NOT_EVALUATED = "The graph has no valid or test split, or facts were added without `update --evaluate`"
+NO_SPLIT = "The graph has no valid or test split"
+NOT_EVALUATED = "The model was not evaluated after facts were added"
 MAX_RULES, EXAMPLES_PER_RULE = 12, 2
 MAX_EXAMPLE_LENGTH = 160
 """Maximum number of characters of an example in the checks of the graph."""
@@ -59,7 +60,7 @@ def render_page(model: PLogicNet, run: Path, progress: Progress = no_progress) -
     sections: list[tuple[str, str, Child]] = [
         ("data", "Graph", _data(model)),
         ("ranking", "Ranking", _ranking(model, split_metrics, ranked, names)),
-        ("probabilities", "Probabilities", _probabilities(split_metrics)),
+        ("probabilities", "Probabilities", _probabilities(model, split_metrics)),
         ("rules", "Rules", _rules(model, names)),
         ("surprises", "Surprising predictions", _surprises(model, results, names)),
         ("mistakes", "Mistakes", _mistakes(model, ranked, results, names)),
@@ -176,7 +177,7 @@ def _ranking(
     names: NameFormatter,
 ) -> Child:
     if metrics is None or ranked is None:
-        return tag("p", f"{NOT_EVALUATED}, so there is nothing to rank.")
+        return tag("p", f"{_why_not_evaluated(model.fitted.graph)}, so there is nothing to rank.")
     graph, titles = model.fitted.graph, model.titles
     relations = Counter(graph.relations.take(graph.split(ranked.split)[:, RELATION]))
     by_category = {name: values.by_category for name, values in metrics.rankings.items()}
@@ -197,9 +198,14 @@ def _ranking(
     ]
 
 
-def _probabilities(metrics: SplitMetrics | None) -> Child:
+def _why_not_evaluated(graph: KnowledgeGraph) -> str:
+    """Return the reason why a model has no metrics of valid and test."""
+    return NOT_EVALUATED if len(graph.valid) or len(graph.test) else NO_SPLIT
+
+
+def _probabilities(model: PLogicNet, metrics: SplitMetrics | None) -> Child:
     if metrics is None:
-        return tag("p", f"{NOT_EVALUATED}, so probabilities cannot be checked.")
+        return tag("p", f"{_why_not_evaluated(model.fitted.graph)}, so probabilities cannot be checked.")
     quality = metrics.calibration
     same = ", which this check uses as well, so the check is too optimistic" if metrics.split == "valid" else ""
     text = (
@@ -290,7 +296,7 @@ def _mistakes(
     names: NameFormatter,
 ) -> Child:
     if ranked is None:
-        return tag("p", f"{NOT_EVALUATED}, so mistakes cannot be found.")
+        return tag("p", f"{_why_not_evaluated(model.fitted.graph)}, so mistakes cannot be found.")
     parts: list[Child] = []
     if names.rules:
         none = f"No {ranked.split} triple that a rule concludes has a rank worse than {highlights.MAX_GOOD_RANK}."

@@ -1,7 +1,7 @@
 """Functions that read and write the files of a snapshot or a checkpoint: settings, graph and trained model."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +11,20 @@ import pyarrow.parquet as pq
 from pyarrow import csv
 
 from plogicnet.config import Config
-from plogicnet.graph import COLUMNS, SPLITS, KnowledgeGraph, Vocabulary, quote_tsv, read_labels, read_parquet
-from plogicnet.neural.protocol import make_model
+from plogicnet.graph import (
+    COLUMNS,
+    SPLITS,
+    FloatArray,
+    KnowledgeGraph,
+    Vocabulary,
+    quote_tsv,
+    read_labels,
+    read_parquet,
+)
+from plogicnet.neural.registry import make_model
 from plogicnet.rules import RuleTable
 from plogicnet.runs.directory import (
+    BASE_LOG_ODDS_KEY,
     CONFIG_FILE,
     HIDDEN_FILE,
     HISTORY_FILE,
@@ -136,11 +146,18 @@ def write_outcome(folder: Path, graph: KnowledgeGraph, outcome: Outcome) -> None
 
 
 def _write_hidden(file: Path, graph: KnowledgeGraph, outcome: Outcome) -> None:
-    """Write one row per hidden triple: names, q, p_w, whether accepted, and whether the last M-step assumed it true."""
+    """Write one row per hidden triple: names, q, p_w, whether accepted, and whether the last M-step assumed it true.
+
+    NaN is written as null.
+    """
     model = outcome.rule_model
     parts = zip(COLUMNS, (graph.entities, graph.relations, graph.entities), model.hidden.T, strict=True)
     columns = {column: pa.array(vocabulary.take(ids), pa.string()) for column, vocabulary, ids in parts}
-    columns |= {"q": outcome.hidden_q, "p_w": model.hidden_p_w, "accepted": outcome.accepted}
+    columns |= {
+        "q": pa.array(outcome.hidden_q, from_pandas=True),
+        "p_w": model.hidden_p_w,
+        "accepted": outcome.accepted,
+    }
     table = pa.table(columns | {"assumed": model.truth[~model.observed]})
     with atomic_write(file) as temporary_file:
         pq.write_table(table, temporary_file, compression="zstd")
@@ -170,8 +187,18 @@ def read_outcome(folder: Path, config: Config, graph: KnowledgeGraph) -> tuple[O
     table, assumed = RuleTable.read(folder / RULES_FILE), hidden["assumed"].to_numpy()
     rules, constraints = table.take(~table.constraints), table.take(table.constraints)
     model = system_of(config).rule_model(graph, config, rules, constraints, assumed if assumed.any() else None)
+    if BASE_LOG_ODDS_KEY in content:
+        model = model.with_base(_base_log_odds(folder, graph, content))
     neural = make_model(graph, config) if config.em.neural else None
     if neural is not None:
         neural.load(folder / NEURAL_FILE)
     q, accepted = hidden["q"].to_numpy(), hidden["accepted"].to_numpy()
     return Outcome(neural, model, q, accepted, lambda_, history, iteration), content
+
+
+def _base_log_odds(folder: Path, graph: KnowledgeGraph, metrics: Mapping[str, Any]) -> FloatArray:
+    values = metrics[BASE_LOG_ODDS_KEY]
+    base = np.array([values[name] for name in graph.relations.names], dtype=np.float64)
+    if not np.isfinite(base).all():
+        raise InputError(f"{folder} is damaged: base log-odds must be finite. {RESTORE_ADVICE}")
+    return base

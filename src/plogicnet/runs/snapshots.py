@@ -10,19 +10,16 @@ import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
-import numpy as np
-
 from plogicnet.config import Config
-from plogicnet.graph import FloatArray, KnowledgeGraph
+from plogicnet.graph import KnowledgeGraph
 from plogicnet.rules import RuleTable
 from plogicnet.runs import directory
 from plogicnet.runs.directory import (
-    BASE_LOG_ODDS_KEY,
     CONFIG_FILE,
     GRAPH_FILES,
     METRICS_FILE,
@@ -49,7 +46,6 @@ from plogicnet.runs.files import (
 from plogicnet.runs.integrity import (
     DAMAGE_EXCEPTIONS,
     DIGEST_KEY,
-    RESTORE_ADVICE,
     DamageError,
     SavedFile,
     damage_as_input_error,
@@ -338,19 +334,9 @@ def read_content(path: Path, settings: Mapping[str, object], name: str | None = 
     def read(folder: Path) -> Content:
         config, graph = read_config(folder).with_values(settings), read_graph(folder)
         outcome, metrics = read_outcome(folder, config, graph)
-        if BASE_LOG_ODDS_KEY in metrics:
-            outcome = replace(outcome, rule_model=outcome.rule_model.with_base(_base_log_odds(folder, graph, metrics)))
         return Content(config, graph, outcome, metrics)
 
     return read_snapshot(path, name, read, optional=SNAPSHOT_FILES)
-
-
-def _base_log_odds(folder: Path, graph: KnowledgeGraph, metrics: Mapping[str, Any]) -> FloatArray:
-    values = metrics[BASE_LOG_ODDS_KEY]
-    base = np.array([values[name] for name in graph.relations.names], dtype=np.float64)
-    if not np.isfinite(base).all():
-        raise InputError(f"{folder} is damaged: base log-odds must be finite. {RESTORE_ADVICE}")
-    return base
 
 
 def current_snapshot(path: Path) -> Snapshot:

@@ -29,6 +29,27 @@ def no_progress(step: str, total: int) -> AbstractContextManager[Advance]:  # no
     return nullcontext(lambda units=1, note="": None)  # noqa: ARG005
 
 
+@contextmanager
+def displayed_until_end(progress: Progress) -> Iterator[Progress]:
+    """Yield a function that displays steps until the block ends, for an object that outlives the block.
+
+    Example:
+        >>> with displayed_until_end(progress_lines) as progress:
+        ...     pass
+        >>> with progress("training", 3):  # displays nothing
+        ...     pass
+    """
+    current = progress
+
+    def display(step: str, total: int) -> AbstractContextManager[Advance]:
+        return current(step, total)
+
+    try:
+        yield display
+    finally:
+        current = no_progress
+
+
 def _rate_text(per_second: float) -> str:
     """Return a rate as text, or an empty string if it is 0.
 

@@ -84,12 +84,12 @@ class System:
         return self.rule_model_class(model.rules, model.constraints, model.assignment)
 
     def m_step(self, model: RuleModel, hidden_q: FloatArray, config: Config, seed: int) -> RuleModel:
-        """Learn the rule weights."""
+        """Learn the rule weights. `hidden_q` is q of each hidden triple, NaN if the neural model cannot score it."""
         return m_step(model, hidden_q, config, seed)
 
-    def report(self, model: RuleModel, hidden_q: FloatArray, config: Config) -> RuleTable:  # noqa: ARG002
+    def report(self, model: RuleModel, hidden_q: FloatArray, config: Config) -> RuleTable:
         """Return the rules with their numbers of groundings and the standard errors of their weights."""
-        return rule_report(model, config)
+        return rule_report(model, hidden_q, config)
 
     def guide(self, graph: KnowledgeGraph, config: Config, model: RuleModel) -> Guide | None:  # noqa: ARG002
         """Return the extra objective for the training of the neural model, or None."""

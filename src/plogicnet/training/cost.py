@@ -12,7 +12,8 @@ from plogicnet.config import Config
 from plogicnet.evaluation.batches import free_bytes, is_out_of_memory
 from plogicnet.graph import KnowledgeGraph
 from plogicnet.neural.device import pick_device
-from plogicnet.neural.protocol import Examples, make_model, model_kind
+from plogicnet.neural.protocol import Cost, Examples
+from plogicnet.neural.registry import make_model, model_kind
 from plogicnet.support.errors import InputError
 from plogicnet.support.memory import MB, require_bytes
 from plogicnet.systems.system import system_of
@@ -29,9 +30,12 @@ TRIAL_SECONDS = 0.1
 """The number of steps is increased until a trial takes at least this long."""
 
 
-def require_memory(graph: KnowledgeGraph, config: Config) -> None:
-    """Raise InputError if an E-step does not fit within the memory limit, or in the free memory of the device."""
-    cost, device = model_kind(config).cost(graph, config), pick_device(config.device)
+def require_memory(graph: KnowledgeGraph, config: Config, remedy: str = "") -> None:
+    """Raise InputError if an E-step does not fit within the memory limit, or in the free memory of the device.
+
+    The error advises the remedy, by default that of the model.
+    """
+    cost, device = _cost(graph, config, remedy), pick_device(config.device)
     if device.type == "cpu":
         loaded = 0 if "torch._dynamo" in sys.modules else OPTIMIZER_BYTES
         require_bytes(cost.bytes + loaded, cost.purpose, cost.remedy)
@@ -43,16 +47,21 @@ def require_memory(graph: KnowledgeGraph, config: Config) -> None:
 
 
 @contextmanager
-def memory_checked(graph: KnowledgeGraph, config: Config) -> Iterator[None]:
+def memory_checked(graph: KnowledgeGraph, config: Config, remedy: str = "") -> Iterator[None]:
     """Raise InputError if an E-step does not fit in memory, before the block, or when memory runs out in it."""
-    require_memory(graph, config)
+    require_memory(graph, config, remedy)
     try:
         yield
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
             raise
-        cost = model_kind(config).cost(graph, config)
+        cost = _cost(graph, config, remedy)
         raise InputError(f"{cost.purpose}: memory ran out. To need less, {cost.remedy}.") from error
+
+
+def _cost(graph: KnowledgeGraph, config: Config, remedy: str) -> Cost:
+    cost = model_kind(config).cost(graph, config)
+    return replace(cost, remedy=remedy or cost.remedy)
 
 
 def seconds_per_step(graph: KnowledgeGraph, config: Config) -> float:

@@ -18,7 +18,8 @@ from plogicnet.graph import BoolArray, FloatArray, IntArray, KnowledgeGraph, Tri
 from plogicnet.grounding.engine import MiningResult
 from plogicnet.grounding.rulebook import collect_rules
 from plogicnet.mln import RuleModel
-from plogicnet.neural.protocol import Examples, NeuralModel, make_model
+from plogicnet.neural.protocol import Examples, NeuralModel
+from plogicnet.neural.registry import make_model
 from plogicnet.rules import RuleTable, Statement
 from plogicnet.support.errors import InputError
 from plogicnet.systems.system import system_of
@@ -135,9 +136,13 @@ def _e_step(graph: KnowledgeGraph, config: Config, state: Outcome, hooks: Hooks)
 
 
 def _m_step(graph: KnowledgeGraph, config: Config, state: Outcome, hooks: Hooks) -> Outcome:
-    """Learn the rule weights with an unchanged neural model, and compute the validation metrics."""
+    """Learn the rule weights with an unchanged neural model, and compute the validation metrics.
+
+    The base rates are those of the graph, also if `update` kept those of a smaller graph.
+    """
     with hooks.clock("m_step"):
-        model = system_of(config).m_step(state.rule_model, state.hidden_q, config, _seed(config, state))
+        model = state.rule_model.with_base(base_in(graph, config, state.rule_model))
+        model = system_of(config).m_step(model, state.hidden_q, config, _seed(config, state))
     accepted = model.hidden_p_w >= config.em.tau_triplet
     with hooks.clock("validate"):
         lambda_, metrics = choose_lambda(graph, config, state.neural, model.scores(graph), hooks.progress)
@@ -170,12 +175,16 @@ def _seed(config: Config, state: Outcome) -> int:
 
 
 def q_of_hidden(neural: NeuralModel | None, model: RuleModel) -> FloatArray:
-    """Return q of each hidden triple: 0 without a neural model, or if the model cannot score an entity."""
+    """Return q of each hidden triple: 0 without a neural model, NaN if the model cannot score an entity."""
     hidden = model.hidden
     if neural is None:
         return np.zeros(len(hidden))
-    q = torch.sigmoid(neural.score(hidden).double()).cpu().numpy()
-    return np.where(np.isnan(q), 0.0, q)
+    return np.asarray(torch.sigmoid(neural.score(hidden).double()).cpu().numpy())
+
+
+def base_in(graph: KnowledgeGraph, config: Config, model: RuleModel) -> FloatArray:
+    """Return the base log-odds with which the weights of these rules are learned in a graph."""
+    return system_of(config).rule_model(graph, config, model.rules, model.constraints).base
 
 
 def _held_out_share(graph: KnowledgeGraph, accepted: IntArray) -> float | None:
@@ -188,11 +197,8 @@ def _elbo_parts(model: RuleModel, hidden_q: FloatArray) -> dict[str, float]:
     """Return the parts of the evidence lower bound (Eq. 4) that can be computed: pseudolikelihood and entropy.
 
     The pseudolikelihood under q approximates E_q log p. Both parts sum over the triples that a rule concludes. The
-    other triples do not depend on the weights.
+    other triples do not depend on the weights. Triples without q are left out.
     """
-    reached = model.reached
-    target = np.ones(len(reached))
-    target[~model.observed] = hidden_q
     log_odds = model.log_odds
-    likelihood = np.sum((target * log_odds - np.logaddexp(0.0, log_odds))[reached])
-    return {"pseudolikelihood": float(likelihood), "entropy": float(np.sum(special.entr([hidden_q, 1 - hidden_q])))}
+    likelihood = np.nansum((model.targets(hidden_q) * log_odds - np.logaddexp(0.0, log_odds))[model.reached])
+    return {"pseudolikelihood": float(likelihood), "entropy": float(np.nansum(special.entr([hidden_q, 1 - hidden_q])))}

@@ -66,7 +66,7 @@ class Outcome:
     Attributes:
         neural: the neural model; None for rules alone.
         rule_model: the rule model with its weights.
-        hidden_q: q of each hidden triple.
+        hidden_q: q of each hidden triple; NaN if the neural model cannot score it.
         accepted: whether each hidden triple was accepted.
         lambda_: λ, chosen on validation.
         history: the metrics of each iteration, including later ones if they were worse.

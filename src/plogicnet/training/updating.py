@@ -8,11 +8,15 @@ from plogicnet.config import Config
 from plogicnet.graph import HEAD, TAIL, IntArray, KnowledgeGraph
 from plogicnet.grounding.rulebook import count_again
 from plogicnet.neural.protocol import ExtensibleModel, NeuralModel
-from plogicnet.support.progress import Progress
+from plogicnet.support.progress import Progress, displayed_until_end
 from plogicnet.systems.system import system_of
+from plogicnet.training.cost import memory_checked
 from plogicnet.training.em import q_of_hidden
 from plogicnet.training.hooks import Hooks
 from plogicnet.training.state import Outcome
+
+UNTRAINED = "do not train new entities (--steps 0), so that rules alone predict their facts"
+"""What to do if the memory is not enough, for messages."""
 
 
 def update(
@@ -33,9 +37,9 @@ def update(
     neural, trained_steps = None, 0
     if state.neural is not None:
         with hooks.clock("train"):
-            neural, trained_steps = _bind(state.neural, old, graph, steps, config.seed, hooks.progress)
-    with hooks.clock("ground"):
-        model = state.rule_model.bind(graph, hooks.progress)
+            neural, trained_steps = _bind(state.neural, old, graph, config, steps, hooks.progress)
+    with hooks.clock("ground"), displayed_until_end(hooks.progress) as progress:
+        model = state.rule_model.bind(graph, progress)
         rules, constraints = count_again(model.assignment.grounder, model.rules, model.constraints)
         model = replace(model, rules=rules, constraints=constraints)
         hidden_q = q_of_hidden(neural, model)
@@ -46,14 +50,15 @@ def update(
 
 
 def _bind(
-    neural: NeuralModel, old: KnowledgeGraph, graph: KnowledgeGraph, steps: int, seed: int, progress: Progress
+    neural: NeuralModel, old: KnowledgeGraph, graph: KnowledgeGraph, config: Config, steps: int, progress: Progress
 ) -> tuple[NeuralModel, int]:
     """Bind the neural model to the graph. If possible, train it on entities that no fact of the old graph contains."""
     bound = neural.bind(graph)
     entities = _first_seen(old, graph, bound)
-    if not (steps and len(entities) and isinstance(bound, ExtensibleModel)):
+    if not (steps and len(entities) and isinstance(bound, ExtensibleModel) and bound.has_entity_parameters):
         return bound, 0
-    return bound.extended(entities, steps, seed, progress), steps
+    with memory_checked(graph, config, remedy=UNTRAINED):
+        return bound.extended(entities, steps, config.seed, progress), steps
 
 
 def _first_seen(old: KnowledgeGraph, graph: KnowledgeGraph, neural: NeuralModel) -> IntArray:

@@ -7,7 +7,8 @@ from typing import Any
 from plogicnet.config import MODELS, Choices, Config, Domain, Range, SearchSpace
 from plogicnet.config.tree import block_names, flat_settings
 from plogicnet.graph import KnowledgeGraph
-from plogicnet.neural.protocol import SearchableKind, model_kind
+from plogicnet.neural.protocol import SearchableKind
+from plogicnet.neural.registry import model_kind
 from plogicnet.support.errors import InputError
 from plogicnet.systems.system import system_of
 

@@ -19,7 +19,8 @@ from plogicnet.config.tree import flat_settings
 from plogicnet.graph import KnowledgeGraph, as_triples
 from plogicnet.grounding.engine import MiningResult
 from plogicnet.neural.device import use_threads
-from plogicnet.neural.protocol import NeuralModel, model_kind
+from plogicnet.neural.protocol import NeuralModel
+from plogicnet.neural.registry import model_kind
 from plogicnet.rules import Statement
 from plogicnet.support.errors import InputError
 from plogicnet.support.progress import Advance, Progress, no_progress

@@ -2,7 +2,8 @@
 
 import json
 import math
-from collections.abc import Iterator
+import tracemalloc
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -15,11 +16,12 @@ import torch
 from calling import Call, call_json
 from contracts.models import check_model
 from plogicnet.config import Config
-from plogicnet.graph import FloatArray, KnowledgeGraph, Side, add_facts, as_triples
+from plogicnet.graph import FloatArray, IntArray, KnowledgeGraph, Side, add_facts, as_triples
 from plogicnet.neural.mixture import weights
 from plogicnet.neural.mixture.model import MixtureModel
 from plogicnet.neural.mixture.weights import QueryScores, Weights, fit_weights
-from plogicnet.neural.protocol import Checkpoint, Examples, make_model, model_kind
+from plogicnet.neural.protocol import Checkpoint, Examples, ScoredPath
+from plogicnet.neural.registry import make_model, model_kind
 from plogicnet.support.errors import InputError
 from plogicnet.support.progress import Advance, no_progress
 from plogicnet.tuning.space import search_spaces
@@ -146,6 +148,30 @@ def test_ranks_are_realistic_and_filtered() -> None:
     assert found == pytest.approx(sorted(expected))
 
 
+def test_ranks_of_a_query_with_many_answers_need_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    n, few = 2_000, 10_000
+    competes = np.arange(n) >= n // 2  # as many answers as competitors
+    table = np.random.default_rng(0).permutation(n).astype(np.float32)
+    answer = np.arange(n // 2)
+    scores = QueryScores(table[None, None], competes[None], np.zeros(1, dtype=np.int64), 0 * answer, answer)
+    monkeypatch.setattr(weights, "CHUNK_CELLS", few)
+    tracemalloc.start()
+    try:
+        found = scores.reciprocal_ranks(np.ones((1, 1)))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 40 * few  # all answers at once need 200 times the cells
+    np.testing.assert_allclose(1 / found, [1 + (table[n // 2 :] > table[a]).sum() for a in answer])
+
+
+def test_parts_that_can_score_no_answer_have_the_same_influence() -> None:
+    graph = random_graph(6)
+    parts = [TableModel(np.full((2, 8, 8), np.nan)), *parts_with_signal(graph, 6, [[1.0, 1.0]])]
+    together = fit_weights(parts, "ab", graph, 0, no_progress).together
+    np.testing.assert_array_equal(together, 0.5)  # no scores can be compared, so their standard deviation is 1
+
+
 def test_without_valid_triples_all_parts_have_the_same_influence() -> None:
     graph = replace(random_graph(4), valid=as_triples([]))
     one = parts_with_signal(graph, 4, [[1.0, 1.0]])[0]
@@ -177,12 +203,12 @@ def test_the_sample_of_valid_is_bounded_and_seeded(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize("stopped_at", ["training DistMult", "fitting the mixture"])
 def test_a_fit_that_stops_between_parts_continues_with_the_same_bits(stopped_at: str, tmp_path: Path) -> None:
-    graph, steps = small_graph(), list[str]()
+    graph, steps, is_interrupted = small_graph(), list[str](), True
 
     @contextmanager
     def progress(step: str, total: int) -> Iterator[Advance]:
         steps.append(f"{step}: {total}")
-        if step.startswith(stopped_at) and len(steps) < 4:
+        if is_interrupted and step.startswith(stopped_at):
             raise KeyboardInterrupt
         with no_progress(step, total) as advance:
             yield advance
@@ -192,10 +218,10 @@ def test_a_fit_that_stops_between_parts_continues_with_the_same_bits(stopped_at:
     checkpoint = Checkpoint(tmp_path / "e_step.safetensors", every_steps=2)
     with pytest.raises(KeyboardInterrupt):
         stopped.fit(EXAMPLES, 3, progress=progress, checkpoint=checkpoint)
-    n_before = len(steps)
-    steps += [""] * 4
+    is_interrupted = False
+    steps.clear()
     resumed.fit(EXAMPLES, 3, progress=progress, checkpoint=checkpoint)
-    assert steps[n_before + 4] == "training Paths, steps after the first 4: 0"
+    assert steps[0] == "training Paths, steps after the first 4: 0"
     for name, table in whole.tables().items():
         assert np.array_equal(resumed.tables()[name].values, table.values), name
 
@@ -237,10 +263,18 @@ def test_new_entities_are_scored_by_the_parts_that_can() -> None:
         torch.testing.assert_close(scores[1], slope * by_path[1] + offset)
 
 
-def test_shares_of_paths_are_shares_of_the_mixtures_score() -> None:
+def fall_without(model: MixtureModel, triple: IntArray, paths: Sequence[ScoredPath]) -> float:
+    """Return by how much the score of a triple falls if the facts of paths are removed."""
+    removed, train = np.concatenate([path.triples for path in paths]), model.graph.train
+    smaller = replace(model.graph, train=train[~(train[:, None] == removed).all(-1).any(1)])
+    return float(model.score(triple[None])[0] - model.bind(smaller).score(triple[None])[0])
+
+
+@pytest.mark.parametrize("other", [DISTMULT, "{model: Paths, steps: 30, paths: {dim: 8, layers: 2}}"])
+def test_shares_of_paths_are_shares_of_the_mixtures_score(other: str) -> None:
     graph = small_graph()
     trained_paths = "{model: Paths, steps: 60, paths: {dim: 8, layers: 3}}"
-    config = CONFIG.with_assignments([f"neural.mixture=[{trained_paths}, {DISTMULT}]"])
+    config = CONFIG.with_assignments([f"neural.mixture=[{trained_paths}, {other}]"])
     model = make_model(graph, config)
     assert isinstance(model, MixtureModel)
     model.fit(EXAMPLES, seed=3)
@@ -250,12 +284,14 @@ def test_shares_of_paths_are_shares_of_the_mixtures_score() -> None:
     for bound, head in ((model, "man0"), (model.bind(wide), "newcomer")):
         pairs = np.indices((len(graph.relations), len(graph.entities))).reshape(2, -1)
         triples = np.insert(pairs.T, 0, bound.graph.entities.id(head), axis=1)
-        triple, paths = next((t, found) for t in triples if (found := bound.reasons(t).paths))
-        removed = np.concatenate([path.triples for path in paths])
-        train = bound.graph.train
-        less = replace(bound.graph, train=train[~(train[:, None] == removed).all(-1).any(1)])
-        fall = bound.score(triple[None])[0] - bound.bind(less).score(triple[None])[0]
-        assert sum(path.share for path in paths) == pytest.approx(float(fall), abs=1e-4)
+        triple, paths = next((t, found) for t in triples if len(found := bound.reasons(t).paths) > 1)
+        for n in range(1, len(paths) + 1):
+            fall = fall_without(bound, triple, paths[:n])
+            assert sum(path.share for path in paths[:n]) == pytest.approx(fall, abs=1e-4)
+        alone = [fall_without(bound, triple, [path]) for path in paths]
+        assert alone == sorted(alone, reverse=True)
+        assert alone[-1] > 0
+        assert len({path.triples.tobytes() for path in paths}) == len(paths) <= 5
 
 
 def test_files_of_other_mixtures_are_refused(tmp_path: Path) -> None:
@@ -293,8 +329,47 @@ def test_entries_overlay_the_shared_settings_and_are_saved() -> None:
         again = Config().with_yaml(completed.to_yaml(comments), "config.yaml").completed
         assert again == completed
         assert again.to_yaml() == completed.to_yaml()  # also the order of the blocks
-    cost = [model_kind(c).cost(small_graph(), c).bytes for c in (config, *config.model_configs)]
-    assert cost[0] == sum(cost[1:])
+
+
+def test_the_cost_is_that_of_the_largest_part_and_of_all_steps() -> None:
+    config = Config().with_assignments(
+        ["neural.mixture=[{model: ComplEx, steps: 7}, {model: DistMult, steps: 3, vectors: {dim: 900}}]"]
+    )
+    mixed, small, large = (model_kind(c).cost(small_graph(), c) for c in (config, *config.model_configs))
+    assert small.bytes < large.bytes
+    assert (mixed.bytes, mixed.purpose, mixed.remedy) == (large.bytes, large.purpose, large.remedy)
+    assert mixed.steps == small.steps + large.steps == 10
+
+
+OWN_STEPS = "neural.mixture=[{model: Paths, steps: 3}, {model: ComplEx, steps: 7, vectors: {dim: 5}}]"
+
+
+def test_a_setting_of_one_entry_can_be_assigned() -> None:
+    changes = ["neural.mixture[1].steps=12", "neural.mixture[1].vectors.gamma=3", "neural.mixture[0]={batch: 8}"]
+    parts = [c.neural for c in Config().with_assignments([OWN_STEPS, *changes]).model_configs]
+    assert [(p.model, p.steps, p.batch) for p in parts] == [("Paths", 3, 8), ("ComplEx", 12, "auto")]
+    assert (parts[1].blocks["vectors"].dim, parts[1].blocks["vectors"].gamma) == (5, 3.0)
+
+
+@pytest.mark.parametrize(
+    ("change", "entry"),
+    [
+        ("neural.steps=9", "neural.mixture[0].steps"),
+        ("neural.vectors.dim=9", "neural.mixture[1].vectors.dim"),  # the path model has no vectors
+        ("neural.vectors={dim: 9, gamma: 3}", "neural.mixture[1].vectors.dim"),
+        ("neural.model=TransE", "neural.mixture[0].model"),
+    ],
+)
+def test_an_assignment_that_every_entry_overrides_is_an_error(change: str, entry: str) -> None:
+    for assignments in ([OWN_STEPS, change], [change, OWN_STEPS]):
+        with pytest.raises(InputError, match=r"has no effect.*neural\.mixture=\[\] for one model") as caught:
+            Config().with_assignments(assignments)
+        assert f"such as {entry}, or" in str(caught.value)
+
+
+@pytest.mark.parametrize("change", ["neural.vectors.gamma=3", "neural.batch=9", "neural.steps=7", "neural.mixture=[]"])
+def test_an_assignment_that_reaches_an_entry_is_valid(change: str) -> None:
+    Config().with_assignments([OWN_STEPS, change])
 
 
 @pytest.mark.parametrize(
@@ -307,11 +382,16 @@ def test_entries_overlay_the_shared_settings_and_are_saved() -> None:
         ("[{mixture: [{}]}]", "neural.mixture[0].mixture: an entry of neural.mixture cannot contain another mixture"),
         ("Paths", "neural.mixture must be a list of mappings such as"),
         ("[Paths]", "neural.mixture must be a list of mappings such as"),
+        ("[{}]; neural.mixture[1].steps=3", "neural.mixture[1].steps: neural.mixture has 1 entry, counted from 0"),
+        ("[{}]; neural.mixture[0].vectors.dimm=3", "unknown setting 'neural.mixture[0].vectors.dimm'. Did you mean"),
+        ("[{}]; neural.mixture[0]=3", "neural.mixture must be a list of mappings such as"),
+        ("[{}]; neural.mixture[x].steps=3", "unknown setting 'neural.mixture[x].steps'"),
+        ("[{}]; neural.steps[0]=3", "unknown setting 'neural.steps[0]'"),
     ],
 )
 def test_an_invalid_mixture_is_refused(value: str, words: str) -> None:
     with pytest.raises(InputError) as caught:
-        Config().with_assignments([f"neural.mixture={value}"])
+        Config().with_assignments(f"neural.mixture={value}".split("; "))
     assert words in str(caught.value)
 
 

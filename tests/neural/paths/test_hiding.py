@@ -62,7 +62,9 @@ class DoubledModel(PathModel):
     """A path model whose graph has each fact twice."""
 
     def _connect(self) -> None:
+        super()._connect()
         self.edges = Edges.of(np.repeat(self.graph.train, 2, axis=0), ENTITIES, RELATIONS, CPU)
+        self._compiled = None
         self.scorer = self._make_scorer()
 
 

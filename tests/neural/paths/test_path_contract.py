@@ -6,7 +6,7 @@ import pytest
 
 from contracts.models import check_model
 from plogicnet.config import Config
-from plogicnet.neural.protocol import make_model
+from plogicnet.neural.registry import make_model
 
 SMALL_PATHS = {
     "neural.model": "Paths",

@@ -71,10 +71,10 @@ def all_paths(layers: list[Messages], layer: int, row: int, share: float, path: 
 @settings(max_examples=40, deadline=None)
 def test_the_search_finds_the_paths_with_the_largest_shares(seed: int, n_triples: int) -> None:
     model = random_model(seed, random_graph(seed, N, n_triples, RELATIONS))
-    assert model.compiled is not None
-    explainer = PathExplainer(model.compiled, model.parameters, model.mean_log_count, 1.0)
+    scorer = model._compiled_scorer()
+    explainer = PathExplainer(scorer, model.parameters, model.mean_log_count, 1.0)
     query = _query(np.array([0, 0, 1]), True, RELATIONS, "nothing")
-    layers = list(model.compiled.layers(model.parameters, query, 1.3, explainer._needed(query), explained=True))
+    layers = list(scorer.layers(model.parameters, query, 1.3, explainer._needed(query), explained=True))
     targets = np.flatnonzero(layers[-1].entity == 1)
     if not len(targets):
         assert explainer._flow(query) == {}
@@ -83,8 +83,10 @@ def test_the_search_finds_the_paths_with_the_largest_shares(seed: int, n_triples
     steps = [rows.messages for rows in layers if rows.messages is not None]
     rng = np.random.default_rng(seed)  # other contributions, since those of the first layers are often all positive
     for messages in steps:
-        messages.contribution[:] = rng.normal(size=len(messages.contribution))  # type: ignore[index, arg-type]
-        messages.stay[:] = rng.normal(size=len(messages.stay))  # type: ignore[index, arg-type]
+        assert messages.contribution is not None
+        assert messages.stay is not None
+        messages.contribution[:] = rng.normal(size=len(messages.contribution))
+        messages.stay[:] = rng.normal(size=len(messages.stay))
     expected = all_paths(steps, len(steps), int(targets[0]), 1.0, [])
     merged = defaultdict[str, float](float)
     shares = []

@@ -144,7 +144,7 @@ def test_a_fact_is_scored_as_if_it_were_not_in_the_graph(message_graph: Literal[
 
 def test_a_long_scoring_is_announced(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(path_model, "LONG_SECONDS", 0.0)
-    monkeypatch.setattr(path_model, "MAX_CHUNK_QUERIES", 1)
+    monkeypatch.setattr(path_model, "MAX_CHUNK_BYTES", {"cpu": 1})  # one query in each chunk
     model = PathModel(small_graph(), SMALL)
     with caplog.at_level(logging.WARNING):
         model.score_all(np.arange(6), np.zeros(6, dtype=np.int64), "tail")

@@ -12,17 +12,16 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from plogicnet.graph import HEAD, RELATION, TAIL, BoolArray, FloatArray, IntArray, KnowledgeGraph, Side
+from plogicnet.neural.mixture.explanation import paths_with_shares
 from plogicnet.neural.mixture.weights import Weights, fit_weights
 from plogicnet.neural.parameters import load_tensors, read_parameters
 from plogicnet.neural.protocol import (
     Checkpoint,
     Examples,
     ExtensibleModel,
-    Neighbour,
     NeuralModel,
     ParameterTable,
     Reasons,
-    ScoredPath,
     Validate,
 )
 from plogicnet.support.errors import InputError
@@ -45,7 +44,7 @@ class MixtureModel:
 
     Example:
         >>> from plogicnet.config import Config
-        >>> from plogicnet.neural.protocol import make_model
+        >>> from plogicnet.neural.registry import make_model
         >>> graph = KnowledgeGraph.from_names([("anna", "knows", "ben"), ("ben", "knows", "carl")])
         >>> config = Config().with_assignments(["neural.steps=2", "neural.mixture=[{model: TransE}, {model: Paths}]"])
         >>> model = make_model(graph, config)
@@ -115,6 +114,11 @@ class MixtureModel:
             file = checkpoint and replace(checkpoint, path=checkpoint.path.with_stem(f"{checkpoint.path.stem}_part{i}"))
             part.fit(examples, part_seed, warm, progress, validate=validate, checkpoint=file)
         self.weights = fit_weights(self.parts, self.names, self.graph, seed, progress)
+
+    @property
+    def has_entity_parameters(self) -> bool:
+        """Whether a part has parameters of entities."""
+        return any(isinstance(part, ExtensibleModel) and part.has_entity_parameters for part in self.parts)
 
     def extended(self, entities: IntArray, steps: int, seed: int, progress: Progress = no_progress) -> "MixtureModel":
         """Return a mixture whose parts have learned the entities, if they have parameters of entities."""
@@ -190,23 +194,19 @@ class MixtureModel:
         }
 
     def reasons(self, triple: IntArray) -> Reasons:
-        """Return the reasons of all parts that the score uses, the shares of paths as shares of the mixture's score."""
-        neighbours: list[Neighbour] = []
-        paths: list[ScoredPath] = []
-        for i, factor in enumerate(self._factors(triple)):
-            if factor:
-                reasons = self.parts[i].reasons(triple)
-                neighbours += reasons.neighbours
-                paths += [replace(path, share=factor * path.share) for path in reasons.paths]
-        return Reasons(tuple(neighbours), tuple(paths))
+        """Return the neighbours and paths of the parts that the score uses, with shares of the mixture's score."""
+        reasons = [self.parts[i].reasons(triple) for i in self._used_for(triple)]
+        candidates = [path.triples for part in reasons for path in part.paths]
+        neighbours = tuple(neighbour for part in reasons for neighbour in part.neighbours)
+        return Reasons(neighbours, paths_with_shares(self, self.graph, triple, candidates))
 
-    def _factors(self, triple: IntArray) -> FloatArray:
-        """Return the factors of the parts' scores in the score of a triple."""
+    def _used_for(self, triple: IntArray) -> IntArray:
+        """Return the parts whose scores the score of a triple depends on."""
         weights = self.weights.together[triple[RELATION]]
         can_score = np.array([not part.unscorable[triple[[HEAD, TAIL]]].any() for part in self.parts])
         if (weights > 0)[~can_score].any():
-            weights = np.where(can_score, self.weights.alone[:, 0], 0.0) / max(1, can_score.sum())
-        return np.asarray(self.slope * weights)
+            weights = np.where(can_score, self.weights.alone[:, 0], 0.0)
+        return np.flatnonzero(weights)
 
     def save(self, path: Path) -> None:
         """Write the parameters of all parts, the weights and the scale as one safetensors file."""

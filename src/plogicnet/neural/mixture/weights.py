@@ -122,7 +122,7 @@ class QueryScores:
     def spread(self) -> FloatArray:
         """The standard deviation of each part's scores, within a query; 1 if all are equal."""
         variances = []
-        for rows in self._chunks():
+        for rows in self._chunks(len(self.relation)):
             competes = self.competes[rows]
             count = np.maximum(competes.sum(axis=1), 1)[:, None]
             scores = np.where(competes, self.scores[:, rows].astype(np.float64), 0.0)
@@ -137,7 +137,7 @@ class QueryScores:
         `weights` are those of each query, (queries, parts). The expected scores are of each part, (queries, parts).
         """
         log_sum, expected = np.empty(len(self.relation)), np.empty((len(self.relation), len(self.scores)))
-        for rows in self._chunks():
+        for rows in self._chunks(len(self.relation)):
             logits = np.where(self.competes[rows], self._mix(weights, rows), -np.inf)
             highest = np.maximum(logits.max(axis=1, keepdims=True), -1e300)  # finite, also if no entity competes
             share = np.exp(logits - highest)
@@ -159,26 +159,23 @@ class QueryScores:
 
     def reciprocal_ranks(self, weights: FloatArray) -> FloatArray:
         """Return 1 / realistic filtered rank of the true answers. `weights` are those of each query."""
-        reciprocal = []
-        for rows in self._chunks():
-            first, last = np.searchsorted(self.query, [rows.start, rows.stop])
-            query = self.query[first:last] - rows.start
-            logits, competes = self._mix(weights, rows), self.competes[rows][query]
-            target = logits[query, self.answer[first:last]][:, None]
-            better, tied = (
-                (compare(logits[query], target) & competes).sum(axis=1) for compare in (np.greater, np.equal)
-            )
-            reciprocal.append(1 / (1 + better + tied / 2))
-        return np.concatenate(reciprocal)
+        reciprocal = np.empty(len(self.query))
+        for answers in self._chunks(len(self.query)):
+            query, answer = self.query[answers], self.answer[answers]
+            logits, competes = self._mix(weights, query), self.competes[query]
+            target = logits[np.arange(len(query)), answer][:, None]
+            better, tied = ((compare(logits, target) & competes).sum(axis=1) for compare in (np.greater, np.equal))
+            reciprocal[answers] = 1 / (1 + better + tied / 2)
+        return reciprocal
 
-    def _mix(self, weights: FloatArray, rows: slice) -> FloatArray:
+    def _mix(self, weights: FloatArray, rows: slice | IntArray) -> FloatArray:
         parts = (weights[rows, part, None] * scores[rows] for part, scores in enumerate(self.scores))
         return sum(parts, np.zeros(()))
 
-    def _chunks(self) -> Iterator[slice]:
-        n_queries, n_entities = self.competes.shape
-        step = max(1, CHUNK_CELLS // n_entities)
-        return (slice(start, min(start + step, n_queries)) for start in range(0, n_queries, step))
+    def _chunks(self, n_rows: int) -> Iterator[slice]:
+        """Yield slices of rows, each of which has a score per entity."""
+        step = max(1, CHUNK_CELLS // self.competes.shape[1])
+        return (slice(start, min(start + step, n_rows)) for start in range(0, n_rows, step))
 
 
 def _columns(triples: IntArray) -> Iterator[tuple[int, IntArray, IntArray]]:
@@ -193,8 +190,8 @@ def fit_weights(
     """Return the weights ≥ 0 with the lowest cross-entropy of the answers of valid, over all entities.
 
     Relations with enough triples have their own weights. If the best part has a higher MRR on valid than the mixture,
-    only this part gets a weight. Without a valid split, all parts have equal weights, divided by the standard deviation
-    of their scores.
+    only this part gets a weight. Without a valid split, or if the parts can score none of its answers, all parts have
+    equal weights, divided by the standard deviation of their scores.
     """
     split = graph.valid if len(graph.valid) else graph.train
     size = min(MAX_TRIPLES, max(1, MAX_SCORE_BYTES // (2 * len(graph.entities) * (4 * len(parts) + 1))))
@@ -227,8 +224,11 @@ def _weights_by_relation(scores: QueryScores, n_relations: int, names: Sequence[
 def _better_part(scores: QueryScores, together: FloatArray, names: Sequence[str]) -> int | None:
     """Return the part with the highest MRR if it is higher than that of the mixture, otherwise None.
 
-    A difference of at most one standard error does not count: on a small valid split, it is chance.
+    A difference of at most one standard error does not count: on a small valid split, it is chance. Without answers
+    that all parts can score, the result is None.
     """
+    if not len(scores.query):
+        return None
     mixed = scores.reciprocal_ranks(together[scores.relation])
     of_part = [scores.reciprocal_ranks(np.tile(row, (len(scores.relation), 1))) for row in np.eye(len(names))]
     mrr = [float(ranks.mean()) for ranks in of_part]

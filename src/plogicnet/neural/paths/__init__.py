@@ -32,12 +32,11 @@ class PathKind:
 
     def cost(self, graph: "KnowledgeGraph", config: "Config") -> "Cost":
         """Estimate the cost of training."""
-        from plogicnet.neural.device import pick_device
-        from plogicnet.neural.paths.backend import choose_backend
+        from plogicnet.neural.paths.backend import choose_backend, device_for
         from plogicnet.neural.paths.cost import training_cost
 
         settings = PathSettings.of(config.neural)
-        backend = choose_backend(settings, pick_device(config.device))
+        backend = choose_backend(settings, device_for(settings, config.device))
         return training_cost(graph, settings, backend, config.em.hidden_negatives == "explicit")
 
     def search_space(self, graph: "KnowledgeGraph", config: "Config") -> "SearchSpace":  # noqa: ARG002

@@ -5,6 +5,7 @@ from typing import Literal
 
 import torch
 
+from plogicnet.neural.device import pick_device
 from plogicnet.neural.paths.settings import PathSettings
 from plogicnet.support.errors import InputError
 
@@ -12,6 +13,16 @@ Backend = Literal["plain", "compiled", "fused"]
 """Operations of PyTorch, functions compiled for a CPU, or Triton kernels for a GPU."""
 FUSED_DIMS = (16, 32, 64, 128)
 """The lengths of states that the Triton kernels support: their blocks are powers of two."""
+
+
+def device_for(settings: PathSettings, name: str) -> torch.device:
+    """Return the device for the setting `auto`, `cpu` or `cuda`. With a frontier, `auto` is the CPU.
+
+    Example:
+        >>> device_for(PathSettings(frontier=100), "auto")
+        device(type='cpu')
+    """
+    return pick_device("cpu" if name == "auto" and settings.frontier else name)
 
 
 def choose_backend(settings: PathSettings, device: torch.device) -> Backend:

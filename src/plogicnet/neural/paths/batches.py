@@ -52,7 +52,7 @@ class Batch:
             getattr(self, name).copy_(getattr(other, name))
 
     def split(self, size: int) -> list["Batch"]:
-        """Split the batch into parts of at most so many queries. The sum of their losses is the loss of the batch."""
+        """Split the batch into parts of at most `size` queries. The sum of their losses is the loss of the batch."""
         parts = []
         for first in range(0, len(self.known), size):
             tensors = {name: getattr(self, name)[first : first + size] for name in TENSORS}

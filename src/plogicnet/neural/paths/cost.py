@@ -1,5 +1,7 @@
 """The estimated cost of training a path model, and the memory for scoring."""
 
+import torch
+
 from plogicnet.graph import KnowledgeGraph
 from plogicnet.neural.paths.backend import Backend
 from plogicnet.neural.paths.settings import PathSettings
@@ -13,6 +15,14 @@ FUSED_SAVED_BYTES, FUSED_BYTES = 14, 24
 """Bytes per state that the kernels keep for each layer, and that one layer needs: states and gradients in two bytes."""
 COMPILED_SAVED_BYTES, COMPILED_BYTES, MESSAGE_BYTES = 36, 60, 8
 """Bytes per state that compiled code keeps for each layer, and that one layer needs, and bytes per message."""
+ENTITY_BYTES, MASK_BYTES = 40, 2
+"""Bytes per entity and query: for positions, scores and their gradients while compiled code computes the query, and for
+the masks of known answers."""
+PARAMETER_COPIES, VECTOR_COPIES = 6, 3
+"""Copies of all parameters: trained and averaged ones, two of the optimizer, and gradients. Each part of a batch has
+gradients of its own. Copies of the vectors of relations, which each query has in each layer."""
+PART_QUERIES = 8
+"""The number of queries that compiled code computes at a time in each thread, so that their states fit in caches."""
 FRONTIER_DEGREE = 4
 """A frontier prefers entities with many edges. Assumed ratio of their mean number of edges to that of all entities."""
 
@@ -30,20 +40,26 @@ def training_cost(graph: KnowledgeGraph, s: PathSettings, backend: Backend, nega
     """
     n, n_edges, n_relations = len(graph.entities), 2 * len(graph.train), 2 * len(graph.relations)
     n_queries = 2 * max(1, s.batch // 2) * (1 + negatives)  # of both sides; at most as many negatives as positives
-    size = n_queries * s.dim
+    computed, n_parts = n_queries, 1
+    if backend == "compiled":
+        computed = min(n_queries, PART_QUERIES * torch.get_num_threads())
+        n_parts = -(-n_queries // PART_QUERIES)
     if backend == "fused":
-        layers = n * size * (FUSED_SAVED_BYTES * s.layers + FUSED_BYTES)
+        layers = n * n_queries * s.dim * (FUSED_SAVED_BYTES * s.layers + FUSED_BYTES)
     elif backend == "compiled":
         rows, messages = _reached(n, n_edges, s)
         states = rows * s.dim * (COMPILED_SAVED_BYTES * s.layers + COMPILED_BYTES)
-        layers = n_queries * (states + MESSAGE_BYTES * s.layers * messages + 8 * n)
+        layers = (
+            computed * (states + MESSAGE_BYTES * s.layers * messages + ENTITY_BYTES * n) + MASK_BYTES * n_queries * n
+        )
     else:
-        layers = 4 * size * (PLAIN_COPIES * n_edges + (s.layers + STATE_COPIES) * n)
-    parameters = 8 * s.layers * n_relations * s.dim * (s.dim + n_queries)
+        layers = 4 * n_queries * s.dim * (PLAIN_COPIES * n_edges + (s.layers + STATE_COPIES) * n)
+    parameters = 4 * s.layers * n_relations * s.dim * s.dim  # most of them are the maps of relations
+    vectors = 4 * s.layers * n_relations * s.dim * computed
     is_plain = backend == "plain"
     return Cost(
         steps=s.steps,
-        bytes=layers + 4 * parameters,
+        bytes=layers + (PARAMETER_COPIES + n_parts) * parameters + VECTOR_COPIES * vectors,
         work=f"{n_queries:,} queries over {n_edges:,} edges, {s.layers} layers of {s.dim} dimensions",
         purpose=f"message passing over {n_edges:,} edges for {n_queries:,} queries",
         remedy="use a smaller neural.batch or neural.paths.dim"

@@ -103,7 +103,7 @@ class PathQueries:
         return PathQueries(known, relation, answer, self.hide)
 
     def split(self, size: int) -> list["PathQueries"]:
-        """Split queries without seeds into parts of at most so many."""
+        """Split queries without seeds into parts of at most `size` queries."""
         slices = [slice(first, first + size) for first in range(0, len(self), size)]
         return [PathQueries(self.known[s], self.relation[s], self.answer[s], self.hide) for s in slices]
 

@@ -4,13 +4,13 @@ import heapq
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import islice, pairwise
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from plogicnet.graph import BoolArray, IntArray, as_triples
+from plogicnet.graph import BoolArray, IntArray, TripleSet, as_triples
 from plogicnet.neural.checkpoint import Tensors
 from plogicnet.neural.device import single_threaded
 from plogicnet.neural.paths.compiled.scorer import CompiledScorer, Messages
@@ -21,7 +21,7 @@ from plogicnet.neural.protocol import ScoredPath
 MAX_VISITS = 400
 """Maximum number of steps of the search for paths."""
 MAX_MESSAGES = 20
-"""The search follows so many messages to an entity, those that contribute most."""
+"""Maximum number of messages to an entity that the search follows: those that contribute most."""
 
 Step = tuple[int, int, int]
 """A fact (head, relation, tail)."""
@@ -44,24 +44,24 @@ class PathExplainer:
     mean_log_count: float
     slope: float
 
-    def paths(self, triple: IntArray, hide: Hide, n_paths: int) -> tuple[ScoredPath, ...]:
+    def paths(self, triple: IntArray, hide: Hide, known: TripleSet, n_paths: int) -> tuple[ScoredPath, ...]:
         """Return the paths from head to tail that carry the score of a triple, at most `n_paths`.
 
         The search follows the gradient of the score back from the answer: each message to an entity gets a share of the
         entity's, in proportion to its contribution, which is the product of the message and its gradient. The paths
         with the largest shares are candidates.
 
-        The share of a path that is returned is exact: the score falls by so much if the facts of the path are removed
-        from the graph in addition to those of the paths before it. So the shares add up to the score minus the score
-        without the facts of all these paths. The path whose facts alone have the largest effect comes first. Candidates
-        are left out if the score does not fall without their facts.
+        The share of a path that is returned is exact; see `ScoredPath`. The path that alone has the largest effect
+        comes first. Candidates that contain a triple that is not `known` are left out, and so are those whose removal
+        does not lower the score.
         """
         with single_threaded() as map_in_parallel:
             directions = [_query(triple, is_forward, self.scorer.n_relations, hide) for is_forward in (True, False)]
             flow = Counter[Path]()
             for found in map_in_parallel(self._flow, directions):
                 flow.update(found)
-            candidates = [path for path, _ in flow.most_common(n_paths)]
+            ranked = (path for path, _ in flow.most_common())
+            candidates = list(islice((path for path in ranked if known.contains(as_triples(path)).all()), n_paths))
 
             def score_without(removed: frozenset[Step]) -> float:
                 scorer = self.scorer.without(as_triples(sorted(removed))) if removed else self.scorer

@@ -26,13 +26,13 @@ from plogicnet.graph import (
     as_triples,
 )
 from plogicnet.neural.checkpoint import Tensors
-from plogicnet.neural.device import pick_device, single_threaded
+from plogicnet.neural.device import single_threaded
 from plogicnet.neural.optimization import train
 from plogicnet.neural.parameters import read_parameters, write_parameters
-from plogicnet.neural.paths.backend import choose_backend
+from plogicnet.neural.paths.backend import choose_backend, device_for
 from plogicnet.neural.paths.batches import CPU, Batch, Batches, on_device
 from plogicnet.neural.paths.compiled.scorer import CompiledScorer
-from plogicnet.neural.paths.cost import scoring_bytes
+from plogicnet.neural.paths.cost import PART_QUERIES, scoring_bytes
 from plogicnet.neural.paths.edges import Edges, Hide, PathQueries, choose_hiding
 from plogicnet.neural.paths.explanation import PathExplainer
 from plogicnet.neural.paths.layer import PlainLayer
@@ -45,13 +45,11 @@ from plogicnet.support.progress import Progress, no_progress
 
 log = logging.getLogger(__name__)
 MAX_CHUNK_QUERIES, MAX_CHUNK_BYTES = 64, {"cpu": 2**28, "cuda": 2**32}
-"""Maximum number and memory of the queries of a chunk when scoring. Larger chunks are not faster."""
-PART_QUERIES = 8
-"""The number of queries that compiled code computes at a time in each thread, so that their states fit in caches."""
+"""Maximum number and memory of the queries of a chunk when scoring with up to 8 threads. Larger is not faster."""
 MAX_PATHS = 5
 """Maximum number of paths that explain a score."""
 TIMED_CHUNKS, LONG_SECONDS = 3, 60.0
-"""After so many chunks, the remaining time is estimated. Times longer than this are logged."""
+"""After this many chunks, the remaining time is estimated. Times longer than this are logged."""
 HIDDEN_FACTS = {"edge": "their own fact", "pair": "any fact between their two entities"}
 MIN_ACCEPTED_WEIGHT = 0.5
 """Minimum weight of a positive that becomes an edge, with message_graph: accepted."""
@@ -75,7 +73,7 @@ class PathModel:
     def __init__(self, graph: KnowledgeGraph, settings: PathSettings, device: str = "cpu") -> None:
         if settings.optimizer == "adagrad":
             raise InputError("neural.optimizer: the path model is trained with adam. Set neural.optimizer=auto.")
-        self.settings, self.device = settings, pick_device(device)
+        self.settings, self.device = settings, device_for(settings, device)
         self.n_relations = len(graph.relations)
         self.backend = choose_backend(settings, self.device)
         self.slope, self.offset = 1.0, 0.0
@@ -110,18 +108,23 @@ class PathModel:
         self.facts = TripleSet.of(np.concatenate([observed.triples, new]), n)
         self.new_answers = {side: AnswerIndex.of(new, n, side) for side in SIDES}
         self.edges = Edges.of(self.facts.triples, n, self.n_relations, self.device)
-        self.compiled: CompiledScorer | None = None
+        self._compiled: CompiledScorer | None = None
         self.scorer = self._make_scorer()
 
     def _make_scorer(self) -> Scorer:
         if self.backend == "compiled":
-            self.compiled = CompiledScorer(self.edges, self.settings.frontier)
-            return self.compiled
+            return self._compiled_scorer()
         if self.backend == "plain" or not len(self.edges):
             return LayerScorer(PlainLayer(self.edges), self.edges.n_entities)
         from plogicnet.neural.paths.kernels.layer import QUERY_MULTIPLE, FusedLayer
 
         return LayerScorer(FusedLayer(self.edges), self.edges.n_entities, torch.bfloat16, QUERY_MULTIPLE)
+
+    def _compiled_scorer(self) -> CompiledScorer:
+        """Return the scorer of explanations, which is also the scorer of queries if the backend is `compiled`."""
+        if self._compiled is None:
+            self._compiled = CompiledScorer(self.edges.on(CPU), self.settings.frontier)
+        return self._compiled
 
     @property
     def is_logit(self) -> bool:
@@ -199,7 +202,8 @@ class PathModel:
 
         If `answers` is given, the fact of each query and its answer is hidden.
         """
-        size = max(1, min(MAX_CHUNK_QUERIES, MAX_CHUNK_BYTES[self.device.type] // self.bytes_per_query))
+        size = max(MAX_CHUNK_QUERIES, PART_QUERIES * torch.get_num_threads())
+        size = max(1, min(size, MAX_CHUNK_BYTES[self.device.type] // self.bytes_per_query))
         hide: Hide = "nothing" if answers is None else "edge"
         for start in self._starts(len(known), size):
             asked = (known, relations, known if answers is None else answers)
@@ -348,12 +352,10 @@ class PathModel:
 
     def reasons(self, triple: IntArray) -> Reasons:
         """Return the paths that carry a triple's score; see `PathExplainer.paths`. They are computed on the CPU."""
-        if self.compiled is None:
-            self.compiled = CompiledScorer(self.edges.on(CPU), self.settings.frontier)
         parameters = {name: value.cpu() for name, value in self.parameters.items()}
-        explainer = PathExplainer(self.compiled, parameters, self.mean_log_count, self.slope)
-        is_fact = bool(self.facts.contains(triple[None, :])[0])
-        return Reasons(paths=explainer.paths(triple, "edge" if is_fact else "nothing", MAX_PATHS))
+        explainer = PathExplainer(self._compiled_scorer(), parameters, self.mean_log_count, self.slope)
+        hide: Hide = "edge" if self.facts.contains(triple[None, :])[0] else "nothing"
+        return Reasons(paths=explainer.paths(triple, hide, self.graph.observed, MAX_PATHS))
 
     def save(self, path: Path) -> None:
         """Write the parameters, the scale and the accepted edges as safetensors."""

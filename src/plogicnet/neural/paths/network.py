@@ -31,7 +31,7 @@ class LayerScorer:
         layer: computes one round of message passing.
         n_entities: the number of entities.
         dtype: the type of the states.
-        multiple: the layer needs a multiple of so many queries.
+        multiple: the number of queries must be a multiple of this for the layer.
     """
 
     layer: Layer

@@ -55,7 +55,7 @@ class PathSettings(PathBlock, TrainingSettings):
 
 
 def search_space(n_triples: int) -> SearchSpace:
-    """Return the settings that are worth searching on a graph with so many training triples.
+    """Return the settings that are worth searching on a graph with this number of training triples.
 
     Example:
         >>> search_space(1_000)["neural.paths.layers"]

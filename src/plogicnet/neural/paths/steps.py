@@ -40,8 +40,8 @@ class PathSteps:
         batch: the current batch. All steps use the same memory.
         rate: the learning rate of the step.
         share: the share of the copy that the step adds to the average.
-        part_queries: if not 0, the gradients of so many queries are computed at a time, in several threads. The result
-            does not depend on the number of threads.
+        part_queries: if not 0, the batch is cut into parts of this many queries, and several threads compute the
+            gradients of different parts. The result does not depend on the number of threads.
     """
 
     def __init__(

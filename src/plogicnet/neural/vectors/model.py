@@ -126,6 +126,11 @@ class VectorModel:
         return np.arange(self.n_entities) >= len(self.entity)
 
     @property
+    def has_entity_parameters(self) -> bool:
+        """True: the vectors."""
+        return True
+
+    @property
     def parameters(self) -> dict[str, Tensor]:
         """All learned tensors by name."""
         return {"entity": self.entity, "relation": self.relation, **self.geometry.extra}

@@ -67,7 +67,7 @@ class VectorSettings(VectorBlock, TrainingSettings):
 
 
 def search_space(model: str, n_triples: int) -> SearchSpace:
-    """Return the settings of a vector model that are worth searching on a graph with so many training triples.
+    """Return the settings of a vector model that are worth searching on a graph with this number of training triples.
 
     The ranges lie around the settings of the presets for graphs of this size.
 

@@ -143,9 +143,10 @@ export function drawing(why, labels, width) {
   return svg;
 }
 
-// Dim the arrows that a rule or path does not use; with null, dim none.
+// Dim the arrows that a rule or path does not use; with null, or if it is not drawn, dim none.
 export function highlight(svg, rule) {
-  for (const node of svg.querySelectorAll("[data-rules]:not(.explained, .explained-label)")) {
-    node.classList.toggle("dim", rule !== null && !node.dataset.rules.split(" ").includes(String(rule)));
-  }
+  const nodes = [...svg.querySelectorAll("[data-rules]:not(.explained, .explained-label)")];
+  const isUsed = (node) => node.dataset.rules.split(" ").includes(String(rule));
+  const isDrawn = nodes.some(isUsed);
+  for (const node of nodes) node.classList.toggle("dim", isDrawn && !isUsed(node));
 }

@@ -197,7 +197,7 @@ async function factContent({ h, r, t }) {
     element("ul", { class: "facts" }, sorted.map((n) => element("li", {}, element("div", { class: "fact" }, element("div", { class: "measure" }, bar(n.similarity), element("span", { class: "number" }, n.similarity.toFixed(2))),
       element("div", { class: "sentence" }, tripleElements(n.fact, labels)), element("span", { class: "soft small" }, "similar to ", displayName(n.similar_to, labels))))))) : null;
   const paths = why.paths.length ? card("Paths from head to tail", "If the facts of the paths are removed, one path after the other, each path lowers the log-odds of the neural model by this much.",
-    element("ul", { class: "premises paths" }, why.paths.map((p, i) => element("li", { onpointerenter: () => highlight(svg, pathName(i)), onpointerleave: () => highlight(svg, null) }, element("span", { class: "number" }, p.share.toFixed(2)), " ",
+    element("ul", { class: "premises paths" }, why.paths.map((p, i) => element("li", { onpointerenter: () => highlight(svg, pathName(i)), onpointerleave: () => highlight(svg, null) }, element("span", { class: "number" }, formatLogOdds(p.share)), " ",
       p.path.map((step, i) => [i ? element("span", { class: "connective" }, "and") : null, element("span", { class: "sentence" }, tripleElements(step, labels))]))))) : null;
   return { title: `${labelOrName(r, labels)}(${labelOrName(h, labels)}, ${labelOrName(t, labels)})`, content: [
     element("div", { class: "tall" }, heading(element("span", { class: "sentence" }, tripleElements([h, r, t], labels)))),

@@ -84,6 +84,7 @@ class FrontierReference:
         return [(v, best[v]) for v in chosen]
 
 
+@example(seed=8, n=3, n_triples=3, n_queries=1, hide="nothing", frontier=1)  # more edges than entities
 @settings(max_examples=40, deadline=None)
 @RANDOM_GRAPHS
 def test_scores_and_gradients_equal_those_of_the_plain_layer(

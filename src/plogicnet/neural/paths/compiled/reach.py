@@ -1,6 +1,6 @@
 """Compiled functions that find the entities that a query has reached, and the messages between them.
 
-The entities that query q has reached are `members[q, :size[q]]`, in the order in which they were reached, and
+The entities that query q has reached are `members[q, :size[q]]`, in the order in which they were reached. -1 follows.
 `position[q, entity]` is the index of an entity in that order, or -1. So the entities that were reached before a layer
 are the first ones, and one table of positions serves all layers. The state of an entity that was not reached is zero.
 
@@ -16,7 +16,7 @@ from plogicnet.support.compiling import compiled
 
 HIDE_CODES = {"nothing": 0, "edge": 1, "pair": 2}
 BINARY_SEARCH_COST = 16
-"""A binary search among the edges of an entity costs about as much as reading so many of its edges."""
+"""A binary search among the edges of an entity costs about as much as reading this many of its edges."""
 
 
 @compiled()
@@ -35,7 +35,7 @@ def is_hidden(source: int, relation: int, destination: int, query: Any, hide: in
 
 @compiled()
 def reach_all(
-    graph: Any, queries: Any, hide: int, members: Any, position: Any, before: Any, size: Any, reached: Any
+    graph: Any, queries: Any, hide: int, members: Any, position: Any, size: Any, reached: Any, before: Any
 ) -> None:
     """Add all entities that an edge connects with one of the entities number before[q] … size[q] of each query.
 
@@ -180,9 +180,9 @@ def propose(
 
     The priority of an entity is the maximum over its messages u → v of factor[q, relation] · x_u, plus
     degree_factor · log(1 + degree of v). With a seed, Gumbel noise is added, so that training also tries others; -1
-    means no seed. An entity with more than `frontier` edges proposes as many of them, at even distances. Hidden edges
-    do not count. `via_row` and `via_relation` get the source and the relation of the message that gave each new entity
-    its priority, and `log_degree` the logarithm above.
+    means no seed. An entity with more than `frontier` edges proposes only that number of them, at even distances.
+    Hidden edges do not count. `via_row` and `via_relation` get the source and the relation of the message that gave
+    each new entity its priority, and `log_degree` the logarithm above. They have a column for each new entity.
     """
     starts, sources, relations, n_relations = graph
     n_kinds = 2 * n_relations
@@ -196,6 +196,7 @@ def propose(
         for i in range(n):
             u = members[q, i]
             limit += min(frontier, starts[u + 1] - starts[u])
+        limit = min(limit, position.shape[1] - n)
         entity = np.empty(limit, np.int64)
         priority = np.empty(limit, np.float64)
         row = np.empty(limit, np.int64)
@@ -226,15 +227,12 @@ def propose(
                     for k in range(dim):
                         total += factor[q, relation, k] * states[first_source_row[q] + i, k]
                     value[relation] = total
+                c = candidates if p == -1 else -2 - p
                 if p == -1:
-                    c = candidates
                     candidates += 1
                     position[q, v] = -2 - c
                     entity[c] = v
-                    priority[c] = -np.inf
-                else:
-                    c = -2 - p
-                if value[relation] > priority[c]:
+                if p == -1 or value[relation] > priority[c]:
                     priority[c] = value[relation]
                     row[c] = first_source_row[q] + i
                     kind[c] = relation
@@ -263,8 +261,10 @@ def propose(
 
 
 @compiled()
-def forget(members: Any, position: Any, size: Any) -> None:
-    """Set the positions of all members to -1 again."""
-    for q in range(len(size)):
-        for i in range(size[q]):
+def forget(members: Any, position: Any, n_queries: int) -> None:
+    """Set the positions of all members to -1 again. The members of a query end at the first -1."""
+    for q in range(n_queries):
+        for i in range(members.shape[1]):
+            if members[q, i] < 0:
+                break
             position[q, members[q, i]] = -1

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from queue import Empty, SimpleQueue
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -54,17 +54,25 @@ class Messages:
         return self.first_row, self.start, self.source_row, self.relation, self.count
 
 
-@dataclass(frozen=True)
-class Tables:
-    """The members and positions of a batch of queries, as 32-bit integers; see `reach`."""
+class Graph(NamedTuple):
+    """The edges of a graph by destination; those to v are starts[v] … starts[v + 1]."""
+
+    starts: IntArray
+    source: NDArray[np.int32]
+    relation: NDArray[np.int32]
+    n_relations: int
+
+
+class Tables(NamedTuple):
+    """The members and positions of a batch of queries; see `reach`."""
 
     members: NDArray[np.int32]
     position: NDArray[np.int32]
 
 
 @dataclass(frozen=True)
-class Batch:
-    """A batch of queries during message passing.
+class Reach:
+    """The entities that a batch of queries has reached, in one layer.
 
     Attributes:
         asked: known entity, relation, answer and inverse relation of each query.
@@ -79,6 +87,11 @@ class Batch:
     tables: Tables
     size: IntArray
     reached: IntArray
+
+    @property
+    def arrays(self) -> tuple[Any, ...]:
+        """The arguments that the functions of `reach` share."""
+        return self.asked, self.hide, *self.tables, self.size, self.reached
 
 
 @dataclass(frozen=True)
@@ -106,15 +119,15 @@ class Rows:
 class CompiledScorer:
     """A `Scorer` like a `LayerScorer` with a `PlainLayer`, in which only entities that a message has reached exist.
 
-    With a frontier, at most so many entities join in each layer. A call uses one thread, but several threads can call
-    it at the same time.
+    With a frontier, at most `frontier` entities join in each layer. A call uses one thread, but several threads can
+    call it at the same time.
     """
 
     def __init__(self, edges: Edges, frontier: int = 0) -> None:
         source, relation, destination = (x.numpy() for x in (edges.source, edges.relation, edges.destination))
         order = np.lexsort((relation, source, destination))
         starts = np.searchsorted(destination[order], np.arange(edges.n_entities + 1))
-        self.graph = (starts, source[order].astype(np.int32), relation[order].astype(np.int32), edges.n_relations)
+        self.graph = Graph(starts, source[order].astype(np.int32), relation[order].astype(np.int32), edges.n_relations)
         self.n_entities, self.n_relations, self.frontier = edges.n_entities, edges.n_relations, frontier
         self.spare_tables: SimpleQueue[Tables] = SimpleQueue()
 
@@ -128,7 +141,7 @@ class CompiledScorer:
                 removed[to_v] |= (source[to_v] == u) & (relation[to_v] == r)
         less = copy(self)
         n_removed = np.concatenate([[0], np.cumsum(removed)])
-        less.graph = (starts - n_removed[starts], source[~removed], relation[~removed], n_relations)
+        less.graph = Graph(starts - n_removed[starts], source[~removed], relation[~removed], n_relations)
         return less
 
     def __deepcopy__(self, memo: object) -> "CompiledScorer":
@@ -175,52 +188,46 @@ class CompiledScorer:
         asked = torch.stack(
             [queries.known, queries.relation, queries.answer, queries.inverse(self.n_relations)], 1
         ).numpy()
-        hide = reach.HIDE_CODES[queries.hide]
-        with self._borrowed_tables(n, len(parameters["bias"])) as tables:
-            members, position = tables.members, tables.position
-            members[:n, 0] = asked[:, 0]
-            position[np.arange(n), asked[:, 0]] = 0
-            before, size = np.zeros(n, np.int64), np.ones(n, np.int64)
-            rows = Rows(_offsets(size), asked[:, 0], boundary)
-            try:
+        hide, one = reach.HIDE_CODES[queries.hide], np.ones(n, np.int64)
+        rows = Rows(_offsets(one), asked[:, 0], boundary)
+        yield rows
+        with self._borrowed_tables(asked[:, 0], len(parameters["bias"])) as tables:
+            state = Reach(asked, hide, tables, np.zeros(n, np.int64), one)
+            by_layer = zip(*(parameters[name].unbind(0) for name in LAYER_PARAMETERS), strict=True)
+            for i, (relation_map, relation_offset, *weights) in enumerate(by_layer):
+                vector = (boundary @ relation_map).view(n, -1, boundary.shape[1]) + relation_offset
+                before, gate = state.size, None
+                state = replace(state, size=state.reached, reached=np.zeros(n, np.int64))
+                if self.frontier:
+                    noise = seeds if queries.seeds is None else seeds + i
+                    gate = self._propose(state, rows, vector, parameters["priority"][i], noise)
+                else:
+                    reach.reach_all(self.graph, *state.arrays, before)
+                found = self._messages(state, None if needed is None else needed[i], explained)
+                states: Tensor = _CompiledLayer.apply(  # type: ignore[no-untyped-call]
+                    rows.states, vector, boundary, *weights, found, mean_log_count
+                )
+                if gate is not None:
+                    states = states * gate(found.first_row)
+                entity = np.concatenate([tables.members[q, : state.reached[q]] for q in range(n)])
+                rows = Rows(found.first_row, entity.astype(np.int64), states, found)
                 yield rows
-                by_layer = zip(*(parameters[name].unbind(0) for name in LAYER_PARAMETERS), strict=True)
-                for i, (relation_map, relation_offset, *weights) in enumerate(by_layer):
-                    vector = (boundary @ relation_map).view(n, -1, boundary.shape[1]) + relation_offset
-                    batch, gate = Batch(asked, hide, tables, size, np.zeros(n, np.int64)), None
-                    if self.frontier:
-                        gate = self._propose(batch, rows, vector, parameters["priority"][i], seeds)
-                    else:
-                        reach.reach_all(self.graph, asked, hide, members, position, before, size, batch.reached)
-                    before, size = size, batch.reached
-                    found = self._messages(batch, None if needed is None else needed[i], explained)
-                    states: Tensor = _CompiledLayer.apply(  # type: ignore[no-untyped-call]
-                        rows.states, vector, boundary, *weights, found, mean_log_count
-                    )
-                    if gate is not None:
-                        states = states * gate(found.first_row)
-                    entity = np.concatenate([members[q, : size[q]] for q in range(n)])
-                    rows = Rows(found.first_row, entity.astype(np.int64), states, found)
-                    yield rows
-            finally:
-                reach.forget(members, position, size)
 
     def _propose(
-        self, batch: Batch, rows: Rows, vector: Tensor, priority: Tensor, seeds: IntArray
+        self, state: Reach, rows: Rows, vector: Tensor, priority: Tensor, seeds: IntArray
     ) -> Callable[[IntArray], Tensor] | None:
         """Add entities to the frontier. Return a function that gives the gate of each row if gradients are needed.
 
         A gate is 1, and its gradient is that of σ(priority), so that training learns the priorities (straight-through
         estimator).
         """
-        n, (members, position) = len(batch.asked), (batch.tables.members, batch.tables.position)
-        vector, sent = vector.detach(), rows.states.detach()
-        weight = priority.detach()
-        via_row, via_relation = np.full((2, n, self.frontier), -1)
-        log_degree = np.zeros((n, self.frontier), np.float32)
+        n, vector, sent, weight = len(state.asked), vector.detach(), rows.states.detach(), priority.detach()
+        n_columns = min(self.frontier, self.n_entities)
+        via_row, via_relation = np.full((2, n, n_columns), -1)
+        log_degree = np.zeros((n, n_columns), np.float32)
         reach.propose(
-            *(self.graph, batch.asked, batch.hide, members, position, batch.size, batch.reached, rows.first),
-            *(sent.numpy(), (vector * weight[:-1]).numpy(), float(weight[-1])),
+            *(self.graph, *state.arrays, rows.first, sent.numpy()),
+            *((vector * weight[:-1]).numpy(), float(weight[-1])),
             *(self.frontier, seeds, via_row, via_relation, log_degree),
         )
         if not torch.is_grad_enabled():
@@ -228,7 +235,7 @@ class CompiledScorer:
 
         def gate(first_row: IntArray) -> Tensor:
             query, added = np.nonzero(via_row >= 0)
-            row = first_row[query] + batch.size[query] + added
+            row = first_row[query] + state.size[query] + added
             degree = torch.from_numpy(log_degree[query, added])
             message = sent[via_row[query, added]] * vector[query, via_relation[query, added]]
             value = torch.sigmoid(message @ priority[:-1] + priority[-1] * degree)
@@ -237,14 +244,12 @@ class CompiledScorer:
 
         return gate
 
-    def _messages(self, batch: Batch, needed: BoolArray | None, explained: bool) -> Messages:
+    def _messages(self, state: Reach, needed: BoolArray | None, explained: bool) -> Messages:
         """List the messages to all rows."""
-        first_source_row, first_row = _offsets(batch.size), _offsets(batch.reached)
+        first_source_row, first_row = _offsets(state.size), _offsets(state.reached)
         start = np.zeros(first_row[-1] + 1, np.int64)
         count = np.empty(first_row[-1], np.int64)
-        members, position = batch.tables.members, batch.tables.position
-        about = (self.graph, batch.asked, batch.hide, members, position, batch.size, batch.reached, needed)
-        where = (*about, first_source_row, first_row, start, count)
+        where = (self.graph, *state.arrays, needed, first_source_row, first_row, start, count)
         nothing = np.empty(0, np.int32)
         reach.list_messages(*where, nothing, nothing)
         np.cumsum(start, out=start)
@@ -257,18 +262,28 @@ class CompiledScorer:
         return Messages(first_source_row, first_row, start, source_row, relation, count, *gained)
 
     @contextmanager
-    def _borrowed_tables(self, n_queries: int, layers: int) -> Iterator[Tables]:
-        """Lend tables whose positions are all -1. They are kept, since filling them takes long for large graphs."""
-        n_members = min(self.n_entities, 1 + layers * self.frontier) if self.frontier else self.n_entities
+    def _borrowed_tables(self, known: IntArray, layers: int) -> Iterator[Tables]:
+        """Lend tables in which the only member of each query is its known entity.
+
+        They are kept, since filling them takes long for large graphs. All positions are -1 before and after.
+        """
+        n, n_members = len(known), self.n_entities
+        if self.frontier:
+            n_members = min(n_members, 1 + layers * self.frontier)
         try:
             tables = self.spare_tables.get_nowait()
         except Empty:
             tables = Tables(np.empty((0, 0), np.int32), np.empty((0, 0), np.int32))
-        if len(tables.members) < n_queries or tables.members.shape[1] < n_members:
-            position = np.full((n_queries, self.n_entities), -1, np.int32)
-            tables = Tables(np.empty((n_queries, n_members), np.int32), position)
-        yield tables
-        self.spare_tables.put(tables)
+        if len(tables.members) < n or tables.members.shape[1] < n_members:
+            tables = Tables(np.empty((n, n_members), np.int32), np.full((n, self.n_entities), -1, np.int32))
+        tables.members[:n] = -1
+        tables.members[:n, 0] = known
+        tables.position[np.arange(n), known] = 0
+        try:
+            yield tables
+        finally:
+            reach.forget(*tables, n)
+            self.spare_tables.put(tables)
 
 
 def _offsets(sizes: IntArray) -> IntArray:

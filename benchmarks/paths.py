@@ -266,12 +266,17 @@ def command(arguments: argparse.Namespace) -> str:
 
 
 def collect(files: list[Path], commit: str) -> None:
-    """Add rows to docs/results/paths.json, with their commit. A row replaces one of the same command."""
+    """Add rows to docs/results/paths.json, with their commit. A row replaces one of the same command and model.
+
+    A file has one row, or a list of rows.
+    """
     file = ROOT / "docs" / "results" / "paths.json"
-    rows = {row["command"]: row for row in (json.loads(file.read_text()) if file.exists() else [])}
-    for new in files:
-        row = json.loads(new.read_text())
-        rows[row["command"]] = row | {"commit": commit}
+    old: list[dict[str, Any]] = json.loads(file.read_text()) if file.exists() else []
+    rows = {(row["command"], row["model"]): row for row in old}
+    for path in files:
+        read = json.loads(path.read_text())
+        for row in read if isinstance(read, list) else [read]:
+            rows[row["command"], row["model"]] = {"commit": commit} | row
     write_text(file, json.dumps(list(rows.values()), indent=1, ensure_ascii=False) + "\n")
 
 

@@ -14,7 +14,7 @@ import json
 import resource
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from plogicnet.config import parse_assignments
 from plogicnet.evaluation.metrics import compute_metrics
 from plogicnet.evaluation.orders import CombinedOrder
 from plogicnet.evaluation.ranking import rank
-from plogicnet.graph import HEAD, RELATION, TAIL, IntArray, KnowledgeGraph, TripleSet, Vocabulary, as_triples
+from plogicnet.graph import HEAD, RELATION, SPLITS, TAIL, IntArray, KnowledgeGraph, TripleSet, Vocabulary, as_triples
 from plogicnet.mln import RuleScores
 from plogicnet.neural.paths.model import PathModel
 from plogicnet.neural.paths.settings import PathSettings
@@ -102,10 +102,10 @@ def inductive(options: argparse.Namespace) -> Iterator[Row]:
     def is_about_new(triples: IntArray) -> "np.ndarray[Any, np.dtype[np.bool_]]":
         return np.asarray(is_new[triples[:, [HEAD, TAIL]]].any(axis=1))
 
-    about = np.concatenate([graph.split(s)[is_about_new(graph.split(s))] for s in ("train", "valid", "test")])
+    about = np.concatenate([graph.split(s)[is_about_new(graph.split(s))] for s in SPLITS])
     about = rng.permutation(np.unique(about, axis=0))
     given, asked = about[: len(about) // 2], about[len(about) // 2 :]
-    rest = {s: [graph.names(t) for t in graph.split(s)[~is_about_new(graph.split(s))]] for s in ("train", "valid")}
+    rest = {s: [graph.names(t) for t in graph.split(s)[~is_about_new(graph.split(s))]] for s in SPLITS}
     small = KnowledgeGraph.from_names(rest["train"], rest["valid"], name=f"{graph.name} without some entities")
     relations = set(small.relations.names)
     facts = [names for t in given if (names := graph.names(t))[1] in relations]
@@ -115,12 +115,14 @@ def inductive(options: argparse.Namespace) -> Iterator[Row]:
     larger = model.with_facts(facts).fitted
     wide = larger.graph
     known = set(wide.entities.names)
-    ids = [
-        wide.encode(*names)
-        for t in asked
-        if {(names := graph.names(t))[0], names[2]} <= known and names[1] in relations
-    ]
-    queries = replace(wide, valid=np.empty((0, 3), np.int64), test=np.stack(ids))
+
+    def encode(triples: Iterable[tuple[str, str, str]]) -> IntArray:
+        """Return the ids of the triples whose names are all known."""
+        return as_triples([wide.encode(h, r, t) for h, r, t in triples if {h, t} <= known and r in relations])
+
+    # answers in the test split without new entities do not compete
+    asked, others = encode(map(graph.names, asked)), encode(rest["test"])
+    queries = replace(wide, valid=np.concatenate([wide.valid, others]), test=asked)
     scores = larger.outcome.rule_model.scores(wide)
     orders = {"Paths": CombinedOrder(constraint=False), "rules": CombinedOrder(neural=False)}
     ranks = rank(queries, "test", larger.outcome.neural, scores, orders)
@@ -130,7 +132,7 @@ def inductive(options: argparse.Namespace) -> Iterator[Row]:
             "model": name,
             "new_entities": len(wide.entities) - len(small.entities),
             "facts": len(facts),
-            "queries": 2 * len(ids),
+            "queries": 2 * len(asked),
             **{key: metrics[key] for key in ("mrr", "hits_at_1", "hits_at_10")},
             "fit_seconds": round(seconds, 1),
         }

@@ -22,7 +22,9 @@ from plogicnet import Config, PLogicNet, demo_family, open_graph
 from plogicnet.evaluation.metrics import compute_metrics
 from plogicnet.evaluation.orders import CombinedOrder
 from plogicnet.evaluation.ranking import rank
+from plogicnet.graph import KnowledgeGraph
 from plogicnet.neural.mixture.model import MixtureModel
+from plogicnet.neural.paths.edges import choose_hiding
 from plogicnet.support.progress import Advance
 from plogicnet.training.hooks import Hooks
 
@@ -32,23 +34,33 @@ SYSTEMS = {"mixture": "neural", "rules": "rules", "mixture and rules": "plogicne
 
 
 class Seconds:
-    """A progress display that measures the seconds of each part, by the first two words of its description."""
+    """A progress display that measures the seconds of each part, by the first two words of its description.
+
+    CPU seconds are those of all threads. They do not grow if other programs use the machine.
+    """
 
     def __init__(self) -> None:
         self.by_part: dict[str, float] = {}
+        self.cpu_by_part: dict[str, float] = {}
 
     @contextmanager
     def __call__(self, description: str, total: float) -> Iterator[Advance]:  # noqa: ARG002
         """Measure a part."""
-        started = time.perf_counter()
+        started, cpu_started = time.perf_counter(), time.process_time()
         yield lambda units=1, note="": None  # noqa: ARG005
         part = " ".join(description.replace(",", "").split()[:2])
         self.by_part[part] = self.by_part.get(part, 0.0) + time.perf_counter() - started
+        self.cpu_by_part[part] = self.cpu_by_part.get(part, 0.0) + time.process_time() - cpu_started
+
+
+def graph_of(data: str, seed: int) -> KnowledgeGraph:
+    """Return the graph of a data set. Each seed has its own split of the demo family."""
+    return demo_family(seed) if data == FAMILY else open_graph(data)
 
 
 def measure(data: str, seed: int) -> dict[str, dict[str, float]]:
     """Return MRR, Hits@10 and training seconds on test of each row, for one seed."""
-    graph = demo_family(seed) if data == FAMILY else open_graph(data)
+    graph = graph_of(data, seed)
     config = Config().with_preset(f"best/{data}-mixture").with_values({"seed": seed, "device": "cpu"})
     seconds, started = Seconds(), time.perf_counter()
     model = PLogicNet(config).fit(graph, hooks=Hooks(progress=seconds))
@@ -61,14 +73,16 @@ def measure(data: str, seed: int) -> dict[str, dict[str, float]]:
         raise SystemExit(f"best/{data}-mixture is no mixture")
     scores = outcome.rule_model.scores(graph)
     for name, part in zip(mixture.names, mixture.parts, strict=True):
-        for row, order in ((name, CombinedOrder(constraint=False)), (f"{name} with constraint", CombinedOrder())):
-            metrics[row] = compute_metrics(rank(graph, "test", part, scores, {row: order})[row].realistic)
+        orders = {name: CombinedOrder(constraint=False), f"{name} with constraint": CombinedOrder()}
+        metrics |= {row: compute_metrics(r.realistic) for row, r in rank(graph, "test", part, scores, orders).items()}
     trained = {name: seconds.by_part[f"training {name}"] for name in mixture.names}
+    cpu = {name: round(seconds.cpu_by_part[f"training {name}"], 1) for name in mixture.names}
     trained |= {f"{name} with constraint": trained[name] for name in mixture.names}
     rules = sum(model.seconds[part] for part in ("mine", "ground", "m_step"))
     trained |= {"mixture": model.seconds["e_step"], "mixture and rules": whole, "rules": rules}
     return {
         row: {"mrr": m["mrr"], "hits_at_10": m["hits_at_10"], "train_seconds": round(trained[row], 1)}
+        | ({"train_cpu_seconds": cpu[row]} if row in cpu else {})
         for row, m in metrics.items()
     }
 
@@ -84,6 +98,7 @@ def main() -> None:
     rows: dict[str, dict[str, Any]] = {
         row["model"]: row for row in (json.loads(out.read_text()) if out and out.exists() else [])
     }
+    threads = torch.get_num_threads()
     for seed in map(int, options.seeds.split(",")):
         if any(seed in row["seeds"] for row in rows.values()):
             continue
@@ -94,8 +109,9 @@ def main() -> None:
                 row.setdefault(key, []).append(value)
             row |= {
                 "preset": f"best/{options.data}-mixture",
-                "device": f"CPU, {torch.get_num_threads()} threads",
-                "command": f"python benchmarks/small_paths.py --data {options.data} [{name}]",
+                "hide": choose_hiding(graph_of(options.data, seed)),
+                "device": f"CPU, {threads} thread{'s' * (threads > 1)}",
+                "command": f"python benchmarks/small_paths.py --data {options.data}",
             }
             print(seed, name, new, file=sys.stderr, flush=True)
         if out:  # after each seed, so that a kill loses only one

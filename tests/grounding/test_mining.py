@@ -4,6 +4,8 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,16 +17,20 @@ from hypothesis import strategies as st
 import plogicnet
 from plogicnet import config
 from plogicnet.config.shapes import CHAIN_SHAPES
-from plogicnet.graph import KnowledgeGraph, Vocabulary, as_triples, open_graph
-from plogicnet.grounding.engine import CountingMode, GroundingTask
+from plogicnet.graph import IntArray, KnowledgeGraph, Vocabulary, as_triples, open_graph
+from plogicnet.grounding.engine import CountingMode, GroundingTask, Resources
 from plogicnet.grounding.grounder import Grounder
 from plogicnet.grounding.mining import mine_constraints
+from plogicnet.grounding.native import mining, triangles
 from plogicnet.grounding.native.engine import NATIVE
 from plogicnet.grounding.native.mining import mine
+from plogicnet.grounding.native.walks import chain_of, two_step_paths
 from plogicnet.support.errors import InputError
-from reference import COUNTINGS, as_set, graphs, numbered_graph
+from plogicnet.support.progress import Advance
+from reference import COUNTINGS, Triple, as_set, candidates, graphs, numbered_graph, paths
 
 ALL = config.MinPrecision(0, 0, 0, 0)
+THRESHOLDS = [0.0, 0.1, 0.25, 1 / 3, 0.5, 0.6, 2 / 3, 1.0]
 
 
 @settings(max_examples=60, deadline=None)
@@ -100,6 +106,131 @@ def test_counts_equal_those_of_the_authors_program(
     network = NATIVE.ground(GroundingTask(graph, mined.rules.rules, "paths"))
     assert (mined.n_candidates, mined.rules.counts(), len(network.hidden)) == (candidates, rules, hidden)
     assert groundings is None or network.size == groundings
+
+
+@st.composite
+def hub_graphs(draw: st.DrawFn) -> KnowledgeGraph:
+    """Draw a graph with two hubs, self-loops, parallel facts and other facts."""
+    relations = draw(st.integers(1, 4))
+    entity, relation = st.integers(0, 9), st.integers(0, relations - 1)
+    facts: list[Triple] = draw(st.lists(st.tuples(entity, relation, entity), max_size=20))
+    for hub in (0, 1):
+        facts += [(e, draw(relation), hub) for e in draw(st.sets(entity))]
+        facts += [(hub, draw(relation), e) for e in draw(st.sets(entity))]
+    for e in draw(st.sets(entity, max_size=3)):
+        facts.append((e, draw(relation), e))
+    facts += [(h, draw(relation), t) for h, _, t in draw(st.permutations(facts))[:8]]
+    return numbered_graph(10, relations, facts or [(0, 0, 1)])
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    hub_graphs(),
+    st.sampled_from(COUNTINGS),
+    st.sampled_from(THRESHOLDS),
+    st.sampled_from([1, 1, 2, 5, 20]),
+    st.sampled_from([1, 30, mining.CHUNK_STEPS]),
+    st.sampled_from([1, 4, triangles.FIRST_ROWS]),
+)
+def test_compositions_as_by_joins(
+    graph: KnowledgeGraph,
+    counting: CountingMode,
+    min_precision: float,
+    min_support: int,
+    chunk_steps: int,
+    first_rows: int,
+) -> None:
+    """With any number of threads, size of the chunks, and size of the tables of counters."""
+    rule_settings = config.Rules(
+        patterns=("composition",),
+        min_precision=config.MinPrecision(composition=min_precision),
+        min_support=min_support,
+        counting=counting,
+    )
+    facts = as_set(graph.train)
+    counts = {c: n for c, n in candidates(facts, paths(facts), counting).items() if len(c.steps) == 2}
+    expected = sorted(
+        (*(step.relation for step in chain.steps), chain.relation, support, hits)
+        for chain, (support, hits) in counts.items()
+        if hits / support >= min_precision and support >= min_support
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(mining, "CHUNK_STEPS", chunk_steps)
+        patch.setattr(triangles, "FIRST_ROWS", first_rows)
+        mined = [mine(graph, rule_settings, Resources(threads=threads)) for threads in (1, 2)]
+    for result in mined:
+        chains = [chain_of(rule, graph.relations) for rule in result.rules.rules]
+        columns = zip(chains, result.rules.support.tolist(), result.rules.hits.tolist(), strict=True)
+        assert [(*(step.relation for step in chain.steps), chain.relation, *n) for chain, *n in columns] == expected
+        assert result.n_candidates == len(counts)
+
+
+@pytest.mark.parametrize("small", [[], [49], [50], [49, 50], [48, 49, 50, 51]])
+def test_pairs_through_a_hub_and_a_smaller_middle_entity_are_counted_once(small: list[int]) -> None:
+    """The hub 1 leads to 2, …, 49. It has so many tails that those of the other middle entity are looked up in them."""
+    train = [(0, 0, 1), (0, 0, 60), (0, 2, 2), *((1, 1, t) for t in range(2, 50)), *((60, 1, t) for t in small)]
+    rules = mine(numbered_graph(61, 3, train), config.Rules(min_precision=ALL)).rules
+    assert [str(rule) for rule in rules.rules] == ["r0(X, Y) & r1(Y, Z) => r2(X, Z)"]
+    assert rules.support.tolist() == [len({*range(2, 50), *small})]
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(1, 40), st.integers(0, 40), st.sampled_from(COUNTINGS))
+def test_a_composition_exactly_at_the_threshold_is_kept(hits: int, others: int, counting: CountingMode) -> None:
+    """All paths lead through one entity, so the lower bound of the support is the support."""
+    support = hits + others
+    tails = range(2, 2 + support)
+    train = [(0, 0, 1), *((1, 1, t) for t in tails), *((0, 2, t) for t in tails[:hits])]
+    graph, precision = numbered_graph(2 + support, 3, train), hits / support
+    for threshold, kept in ((precision, True), (np.nextafter(precision, 2), False)):
+        for min_support in (support, support + 1):
+            rule_settings = config.Rules(
+                patterns=("composition",),
+                min_precision=config.MinPrecision(composition=threshold),
+                min_support=min_support,
+                counting=counting,
+            )
+            mined = mine(graph, rule_settings)
+            rows = [(support, hits)] if kept and min_support == support else []
+            assert list(zip(mined.rules.support.tolist(), mined.rules.hits.tolist(), strict=True)) == rows
+            assert mined.n_candidates == 1
+
+
+def test_counters_that_do_not_fit_into_memory_raise_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mining, "MIN_TABLE_BYTES", 1)
+    monkeypatch.setattr(mining, "free_bytes", lambda: 0)
+    with pytest.raises(InputError, match="their counters do not fit into memory"):
+        mine(numbered_graph(3, 1, [(0, 0, 1), (1, 0, 2), (0, 0, 2)]), config.Rules())
+
+
+def test_hubs_that_cannot_matter_are_not_walked() -> None:
+    """Only a(X, Y) & d(Y, Z) => e(X, Z) is walked. The 1.2 billion paths of a(X, Y) & b(Y, Z) have too few hits."""
+    n, hubs = 20_000, 3
+    spokes, rim, hub = np.arange(n), n + np.arange(n), 2 * n + np.arange(hubs)
+    end = np.array([2 * n + hubs])
+
+    def facts(heads: IntArray, relation: int, tails: IntArray) -> IntArray:
+        return np.column_stack([heads, np.full(len(heads), relation), tails])
+
+    into, out = facts(np.tile(spokes, hubs), 0, np.repeat(hub, n)), facts(np.repeat(hub, n), 1, np.tile(rim, hubs))
+    some, on, over = facts(spokes, 2, rim), facts(hub, 3, end.repeat(hubs)), facts(spokes, 4, end.repeat(n))
+    triples = [as_triples(np.concatenate([into, out, some, on, over])), as_triples([]), as_triples([])]
+    entities = Vocabulary("entity", tuple(map(str, range(2 * n + hubs + 1))))
+    graph = KnowledgeGraph.from_ids(entities, Vocabulary("relation", tuple("abcde")), triples, "hubs")
+    steps: dict[str, int] = {}
+
+    @contextmanager
+    def progress(step: str, total: int) -> Iterator[Advance]:
+        steps[step] = total
+        yield lambda units=1, note="": None  # noqa: ARG005
+
+    mined = mine(graph, config.Rules(), Resources(progress=progress))
+    rows = zip(map(str, mined.rules.rules), mined.rules.support.tolist(), mined.rules.hits.tolist(), strict=True)
+    assert list(rows) == [("a(X, Y) & d(Y, Z) => e(X, Z)", n, n)]
+    assert mined.n_candidates == 2
+    assert two_step_paths(graph.observed, 5).sum() == hubs * n * (n + 1)
+    assert steps["mining hits, neighbours"] < 50 * n
+    assert steps["mining support, two-step paths"] == hubs * n
 
 
 def test_a_hub_is_counted_without_walking_every_path() -> None:

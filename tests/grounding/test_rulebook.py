@@ -56,7 +56,7 @@ def test_written_rules_are_added_with_any_precision() -> None:
     added = both.rules.take(np.arange(len(mined.rules), len(both.rules)))
     assert [*map(str, added.rules)] == ["knows(X, Y) => husband(Y, X)", "knows(X, g) => parent(X, h)"]
     assert (added.support.tolist(), added.hits.tolist()) == ([2, 1], [0, 0])
-    assert added.patterns == ["inverse", "general"]
+    assert added.patterns == ["inverse", "constant"]
     assert added.given.tolist()[0] == 2.0
     assert not both.rules.fixed.any()
 

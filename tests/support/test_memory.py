@@ -130,14 +130,13 @@ def test_mining_does_not_depend_on_free_memory(rows: list[tuple[int, int, int]],
     assert limited.rules.rows() == expected.rules.rows()
 
 
-@given(st.integers(1, 64), st.integers(1, 3000), st.integers(0, 2**30), st.integers(0, 2**40))
-def test_workspaces_fit_into_free_memory(threads: int, relations: int, each: int, free: int) -> None:
+@given(st.integers(1, 64), st.integers(0, 100), st.integers(1, 2**30), st.integers(0, 2**40))
+def test_threads_fit_into_free_memory(threads: int, tasks: int, each: int, free: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(mining, "free_bytes", lambda: free)
-        used, counters = mining._plan_workspaces(threads, relations, each)
-    assert 1 <= used <= threads
-    assert relations <= max(counters, relations) <= max(mining.MAX_COUNTERS, relations)
-    assert used * (each + 8 * counters) <= free // 2 or (used == 1 and counters == relations)
+        used = mining._plan_threads(threads, tasks, each)
+    assert 1 <= used <= max(1, min(threads, tasks))
+    assert used * each <= free // 2 or used == 1
 
 
 @settings(max_examples=30, deadline=None)

@@ -28,6 +28,8 @@ MinPrecision: Any = make_dataclass(
         (name, float, setting(default, description, low=0, high=1))
         for name, default, description in (
             *_THRESHOLDS,
+            ("chain", 0.6, "other chains, such as a(X, Y) & b(Z, Y) => c(X, Z)"),
+            ("constant", 0.1, "a(X, d) => b(X, c) and a(X, Y) => b(X, c), where c and d are entities"),
             ("irreflexive", 0.99, "=> not a(X, X); precision: 1 - self-loops of a / triples of a"),
         )
     ],
@@ -51,6 +53,13 @@ class Rules:
     )
     irreflexive: bool = setting(
         True, "mine constraints that exclude a(X, X); triples that they exclude are ranked last"
+    )
+    max_length: int = setting(2, "maximum number of steps of a mined chain", low=1, high=3)
+    backward: bool = setting(False, "mine chains of two or three steps of which some lead from tail to head")
+    constants: bool = setting(False, "mine rules with constants")
+    max_constants: int = setting(300_000, "maximum number of mined rules with constants; the best are kept", low=1)
+    min_hits: int = setting(
+        1, "minimum number of training triples that a longer chain or a rule with constants concludes", low=1
     )
 
 

@@ -10,7 +10,7 @@ from plogicnet.config.shapes import CHAIN_SHAPES
 from plogicnet.support.errors import InputError
 
 MINED_PATTERNS = tuple(shape.name for shape in CHAIN_SHAPES)
-PATTERNS = (*MINED_PATTERNS, "irreflexive", "chain", "general")
+PATTERNS = (*MINED_PATTERNS, "irreflexive", "chain", "constant", "general")
 """All values of `Rule.pattern`, the mined patterns first."""
 
 RESERVED_CHARACTERS = frozenset('(),&=>"#:\\')
@@ -178,9 +178,19 @@ class Rule:
         head = self.head
         if self.chain is None:
             is_constraint = self.negated and not self.body and head.head == head.tail
-            return "irreflexive" if is_constraint and isinstance(head.head, Variable) else "general"
+            if is_constraint and isinstance(head.head, Variable):
+                return "irreflexive"
+            return "constant" if self._has_constant_hypothesis else "general"
         directions, same = [step.forward for step in self.chain], all(s.relation == head.relation for s in self.chain)
         return next((shape.name for shape in CHAIN_SHAPES if shape.matches(directions, same)), "chain")
+
+    @property
+    def _has_constant_hypothesis(self) -> bool:
+        """Whether the hypothesis is about a variable and a constant, and one premise about the same variable."""
+        if self.negated or len(self.body) != 1 or len(self.head.variables) != 1:
+            return False
+        (premise,), (subject,) = self.body, self.head.variables
+        return subject in (premise.head, premise.tail) and premise.head != premise.tail
 
     def __str__(self) -> str:
         hypothesis = f"not {self.head}" if self.negated else str(self.head)

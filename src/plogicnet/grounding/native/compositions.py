@@ -5,33 +5,30 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from plogicnet.graph import HEAD, RELATION, TAIL, IntArray, TripleSet
 from plogicnet.support.compiling import compiled
 
 Int32 = NDArray[np.int32]
 SEARCH_RATIO = 16
-"""If a group is more than this many times larger than the facts to compare it with, `_count` does not scan the group.
-It looks up these facts in the group by binary search.
+"""If a group is more than this many times larger than all groups to combine it with, `_count_tails` does not scan it.
+It looks up the tails of the other groups in it by binary search.
 """
 
 
 @dataclass(frozen=True)
 class SortedFacts:
-    """Facts sorted in two orders: first by (head, relation, tail), second by (head, tail).
+    """Facts sorted by (head, relation, tail).
 
-    In the first order, the facts with the same head and relation are a group. A group is referred to by its index. Each
-    `…_begin` array has one more element, the end of the last range.
+    The facts with the same head and relation are a group. A group is referred to by its index. Each `…_begin` array has
+    one more element, the end of the last range.
 
     Attributes:
-        row: the rows of the facts in the original set, in the first order.
-        tail: the tails in the first order.
-        group_begin: the beginning of each group's facts in the first order.
+        row: the rows of the facts in the original set.
+        tail: the tails of the facts.
+        group_begin: the beginning of each group's facts.
         group_head, group_relation: the head and relation of each group.
         head_begin: the first group of each head.
-        pair_tail, pair_relation: the tails and relations in the second order.
-        pair_begin: the beginning of each head's facts in both orders.
         groups_by_relation: the indices of the groups, sorted by relation.
         relation_begin: the beginning of each relation's groups in `groups_by_relation`.
     """
@@ -42,9 +39,6 @@ class SortedFacts:
     group_head: Int32
     group_relation: Int32
     head_begin: IntArray
-    pair_tail: Int32
-    pair_relation: Int32
-    pair_begin: IntArray
     groups_by_relation: IntArray
     relation_begin: IntArray
 
@@ -57,132 +51,177 @@ class SortedFacts:
     @classmethod
     def of(cls, facts: TripleSet) -> "SortedFacts":
         """Sort the facts."""
-        h, r, t = facts.triples[:, HEAD], facts.triples[:, RELATION], facts.triples[:, TAIL]
-        first = np.lexsort((t, r, h))
-        ordered = facts.triples[first]
+        order = np.argsort(facts.triples[:, HEAD], kind="stable")  # the facts are sorted by (relation, head, tail)
+        ordered = facts.triples[order]
         is_new = np.ones(len(ordered), dtype=bool)
         is_new[1:] = np.any(ordered[1:, [HEAD, RELATION]] != ordered[:-1, [HEAD, RELATION]], axis=1)
         group_begin = np.flatnonzero(is_new)
-        every_head = np.arange(facts.entities + 1)
-        second = np.lexsort((t, h))
         groups_by_relation = np.argsort(ordered[group_begin, RELATION], kind="stable")
-        every_relation = np.arange(int(r.max(initial=0)) + 2)
+        every_relation = np.arange(int(ordered[:, RELATION].max(initial=0)) + 2)
         return cls(
-            row=first,
+            row=order,
             tail=ordered[:, TAIL].astype(np.int32),
             group_begin=np.append(group_begin, len(ordered)),
             group_head=ordered[group_begin, HEAD].astype(np.int32),
             group_relation=ordered[group_begin, RELATION].astype(np.int32),
-            head_begin=np.searchsorted(ordered[group_begin, HEAD], every_head),
-            pair_tail=t[second].astype(np.int32),
-            pair_relation=r[second].astype(np.int32),
-            pair_begin=np.searchsorted(ordered[:, HEAD], every_head),
+            head_begin=np.searchsorted(ordered[group_begin, HEAD], np.arange(facts.entities + 1)),
             groups_by_relation=groups_by_relation,
             relation_begin=np.searchsorted(ordered[group_begin[groups_by_relation], RELATION], every_relation),
         )
 
 
 @dataclass(frozen=True)
-class CompositionCounts:
-    """The counts of compositions with one first relation. With `paths` counting, paths are counted instead of pairs.
+class IncomingGroups:
+    """The groups of facts with the same relation and tail, sorted by relation and tail.
 
     Attributes:
-        support: per second relation, the number of (head, tail) pairs that paths connect.
-        hits: second relations × relations of the hypothesis, the number of these pairs that are observed.
-        self_supporting: second relations × 3, the number of pairs that only self-supporting paths connect. Column 0 is
-            for hypotheses with the first relation. Column 1 is for hypotheses with the second relation. Column 2 is for
-            hypotheses with both, if first and second relation are the same.
+        tail: the tail of each group.
+        size: the number of facts of each group.
+        relation_begin: the beginning of each relation's groups, and the end of the last.
+        of_fact: the group of each fact, in the order of `SortedFacts`.
     """
 
-    support: IntArray
-    hits: sparse.csr_array
-    self_supporting: IntArray
+    tail: IntArray
+    size: IntArray
+    relation_begin: IntArray
+    of_fact: IntArray
 
-    def __add__(self, other: "CompositionCounts") -> "CompositionCounts":
-        return CompositionCounts(
-            self.support + other.support,
-            sparse.csr_array(self.hits + other.hits),
-            self.self_supporting + other.self_supporting,
+    @classmethod
+    def of(cls, facts: TripleSet, ordered: SortedFacts, n_relations: int) -> "IncomingGroups":
+        """Group the facts.
+
+        Example:
+            >>> facts = TripleSet.of([(0, 0, 1), (2, 0, 1), (1, 1, 2)], entities=3)
+            >>> groups = IncomingGroups.of(facts, SortedFacts.of(facts), n_relations=2)
+            >>> groups.tail.tolist(), groups.size.tolist(), groups.relation_begin.tolist(), groups.of_fact.tolist()
+            ([1, 2], [2, 1], [0, 1, 2], [0, 1, 0])
+        """
+        keys = facts.triples[:, RELATION] * facts.entities + facts.triples[:, TAIL]
+        groups, group, size = np.unique(keys, return_inverse=True, return_counts=True)
+        relation, tail = np.divmod(groups, facts.entities)
+        return cls(tail, size, np.searchsorted(relation, np.arange(n_relations + 1)), group[ordered.row])
+
+
+@dataclass(frozen=True)
+class Bodies:
+    """Bodies of compositions, sorted by first and second relation.
+
+    Attributes:
+        first: the first relations.
+        second: the second relations.
+        first_begin: the beginning of each first relation's bodies, and the end of the last.
+    """
+
+    first: IntArray
+    second: IntArray
+    first_begin: IntArray
+
+    @classmethod
+    def of(cls, keys: IntArray, n_relations: int) -> "Bodies":
+        """Create the bodies from sorted keys, first relation · relations + second relation.
+
+        Example:
+            >>> bodies = Bodies.of(np.array([1, 2, 3]), n_relations=2)
+            >>> bodies.first.tolist(), bodies.second.tolist(), bodies.first_begin.tolist()
+            ([0, 1, 1], [1, 0, 1], [0, 1, 3])
+        """
+        first, second = np.divmod(keys, n_relations)
+        return cls(first, second, np.searchsorted(first, np.arange(n_relations + 1)))
+
+
+@dataclass(frozen=True)
+class BodyPaths:
+    """The two-step paths of bodies, counted without walking them.
+
+    Attributes:
+        total: the number of paths of each body.
+        most: the largest number of paths of each body through one middle entity. They connect different (head, tail)
+            pairs.
+        middles: the number of middle entities of each body.
+        continuations: the number of ways to continue a path that arrives in each group of `IncomingGroups`.
+    """
+
+    total: IntArray
+    most: IntArray
+    middles: IntArray
+    continuations: IntArray
+
+
+def count_body_paths(facts: SortedFacts, incoming: IncomingGroups, bodies: Bodies) -> BodyPaths:
+    """Count the paths of each body.
+
+    Example:
+        >>> triples = TripleSet.of([(0, 0, 1), (3, 0, 1), (1, 1, 2), (0, 0, 4), (4, 1, 2)], entities=5)
+        >>> facts = SortedFacts.of(triples)
+        >>> incoming, bodies = IncomingGroups.of(triples, facts, n_relations=2), Bodies.of(np.array([1]), n_relations=2)
+        >>> paths = count_body_paths(facts, incoming, bodies)
+        >>> paths.total.tolist(), paths.most.tolist(), paths.middles.tolist(), paths.continuations.tolist()
+        ([3], [2], [2], [1, 1, 0])
+    """
+    return BodyPaths(
+        *_count_body_paths(
+            bodies.first_begin, bodies.second, incoming.relation_begin, incoming.tail, incoming.size,
+            facts.head_begin, facts.group_begin, facts.group_relation,
         )
-
-
-class Workspace:
-    """The arrays of one thread, reused for all its chunks.
-
-    `mark` is increased for each new (head, second relation). If stamp[t] equals `mark`, tail t was already counted for
-    this pair. So `stamp` never has to be cleared. The counters `hits` are zero between chunks.
-    """
-
-    def __init__(self, facts: SortedFacts, n_entities: int, n_relations: int, n_counters: int) -> None:
-        self.n_relations = n_relations
-        self.hits = np.zeros(n_counters, dtype=np.int64)
-        self.stamp = np.full(n_entities, -1, dtype=np.int64)
-        self.pair_stamp = np.full(n_entities, -1, dtype=np.int64)  # the start group for which pair_position is valid
-        self.pair_position = np.zeros(n_entities, dtype=np.int64)  # where the facts of (head, tail) begin
-        self.node_next = np.empty(len(facts.group_head), dtype=np.int64)  # linked lists of groups per second relation
-        self.node_group = np.empty(len(facts.group_head), dtype=np.int64)
-        self.mark = 0
-
-
-def count_compositions(
-    facts: SortedFacts, start_groups: IntArray, first: int, seconds: IntArray, space: Workspace, count_paths: bool
-) -> CompositionCounts:
-    """Count the compositions with paths that begin in some groups of the first relation.
-
-    Counts of different groups can be added, because their heads differ.
-
-    Args:
-        facts: the facts.
-        start_groups: the groups of the first relation.
-        first: the first relation.
-        seconds: the second relations to count.
-        space: the arrays of the thread.
-        count_paths: whether to count paths, including self-supporting ones, instead of (head, tail) pairs.
-
-    Example:
-        >>> facts = SortedFacts.of(TripleSet.of([(0, 0, 1), (1, 1, 2), (0, 2, 2)], entities=3))
-        >>> space = Workspace(facts, n_entities=3, n_relations=3, n_counters=3)
-        >>> groups = facts.groups_of_relation(0)
-        >>> counts = count_compositions(facts, groups, 0, np.array([1]), space, count_paths=False)
-        >>> counts.hits.toarray().tolist()
-        [[0, 0, 1]]
-    """
-    second_index = np.full(space.n_relations, -1, dtype=np.int32)
-    second_index[seconds] = np.arange(len(seconds))
-    support, cells, self_supporting, space.mark = _count(
-        start_groups, facts.tail, facts.group_begin, facts.group_head, facts.group_relation, facts.head_begin,
-        facts.pair_tail, facts.pair_relation, facts.pair_begin,
-        second_index, len(seconds), space.n_relations, first, count_paths,
-        space.hits, space.stamp, space.pair_stamp, space.pair_position, space.node_next, space.node_group, space.mark,
     )  # fmt: skip
-    cells = np.sort(cells)
-    row, relation = np.divmod(cells, space.n_relations)
-    begin = np.searchsorted(row, np.arange(len(seconds) + 1))
-    hits = sparse.csr_array((space.hits[cells], relation, begin), (len(seconds), space.n_relations))
-    space.hits[cells] = 0
-    return CompositionCounts(support, hits, self_supporting)
 
 
-def rules_with_hits(
-    counts: CompositionCounts, first: int, seconds: IntArray
-) -> tuple[IntArray, IntArray, IntArray, IntArray]:
-    """Return the rules with at least one hit, as four arrays: second relation, hypothesis's relation, support, hits.
+@dataclass(frozen=True)
+class BodyWalk:
+    """The paths that a call of `count_pairs` walks.
+
+    Attributes:
+        start_groups: the groups of the first steps, sorted by relation.
+        bodies: the bodies with the same first relations, among all bodies to count.
+        n_links: the sum of `BodyPaths.middles` of these bodies.
+        n_incoming: the number of groups of `IncomingGroups` with the same first relations.
+    """
+
+    start_groups: IntArray
+    bodies: slice
+    n_links: int
+    n_incoming: int
+
+    @classmethod
+    def of(
+        cls, facts: SortedFacts, incoming: IncomingGroups, bodies: Bodies, paths: BodyPaths, start_groups: IntArray
+    ) -> "BodyWalk":
+        """Create the walk that begins in some groups."""
+        firsts = facts.group_relation[start_groups[[0, -1]]] + [0, 1]
+        counted = slice(*bodies.first_begin[firsts].tolist())
+        n_incoming = int(np.diff(incoming.relation_begin[firsts])[0])
+        return cls(start_groups, counted, int(paths.middles[counted].sum()), n_incoming)
+
+    @property
+    def needed_bytes(self) -> int:
+        """The memory of `count_pairs`."""
+        n_bodies: int = self.bodies.stop - self.bodies.start
+        return 8 * (3 * self.n_links + 2 * self.n_incoming + 3 * n_bodies)
+
+
+def count_pairs(
+    facts: SortedFacts, incoming: IncomingGroups, bodies: Bodies, walk: BodyWalk, stamp: IntArray
+) -> IntArray:
+    """Count the distinct (head, tail) pairs that the paths of each body of the walk connect.
+
+    Counts of walks from different groups can be added, because the heads or bodies differ. `stamp` is an array of a
+    thread with one entry per entity, at first -1.
 
     Example:
-        >>> counts = CompositionCounts(np.array([5]), sparse.csr_array([[0, 2]]), np.zeros((1, 3), dtype=np.int64))
-        >>> [column.tolist() for column in rules_with_hits(counts, 0, np.array([1]))]
-        [[1], [1], [5], [2]]
+        >>> triples = TripleSet.of([(0, 0, 1), (3, 0, 1), (1, 1, 2), (0, 0, 4), (4, 1, 2)], entities=5)
+        >>> facts = SortedFacts.of(triples)
+        >>> incoming, bodies = IncomingGroups.of(triples, facts, n_relations=2), Bodies.of(np.array([1]), n_relations=2)
+        >>> paths = count_body_paths(facts, incoming, bodies)
+        >>> walk = BodyWalk.of(facts, incoming, bodies, paths, facts.groups_of_relation(0))
+        >>> count_pairs(facts, incoming, bodies, walk, stamp=np.full(5, -1))
+        array([2])
     """
-    nonzero = counts.hits.tocoo()
-    (row, relation), hits = nonzero.coords, nonzero.data
-    second = seconds[row]
-    excluded = np.where(relation == first, counts.self_supporting[row, 0], 0) + np.where(
-        relation == second, counts.self_supporting[row, 1], 0
-    )
-    excluded = np.where(first == second, np.where(relation == first, counts.self_supporting[row, 2], 0), excluded)
-    kept = hits > excluded
-    columns = (second, relation.astype(np.int64), counts.support[row] - excluded, hits - excluded)
-    return columns[0][kept], columns[1][kept], columns[2][kept], columns[3][kept]
+    counts: IntArray = _count_pairs(
+        walk.start_groups, facts.tail, facts.group_begin, facts.group_relation, facts.head_begin,
+        incoming.of_fact, incoming.relation_begin, bodies.first_begin, bodies.second,
+        walk.bodies.start, walk.bodies.stop, walk.n_incoming, walk.n_links, stamp,
+    )  # fmt: skip
+    return counts
 
 
 @dataclass(frozen=True)
@@ -295,141 +334,118 @@ def _ground(  # type: ignore[no-untyped-def]
 
 
 @compiled()
-def _count(  # type: ignore[no-untyped-def]
-    start_groups, tail, group_begin, group_head, group_relation, head_begin, pair_tail, pair_relation, pair_begin,
-    second_index, n_seconds, n_relations, first, count_paths,
-    hits, stamp, pair_stamp, pair_position, node_next, node_group, mark,
-):  # fmt: skip
-    """Return support, the indices of the nonzero cells of `hits`, self_supporting and the last mark.
+def _count_body_paths(  # type: ignore[no-untyped-def]
+    first_begin, second, incoming_begin, incoming_tail, incoming_size, head_begin, group_begin, group_relation
+):
+    """Return the attributes of `BodyPaths`."""
+    total, most, middles = np.zeros((3, len(second)), dtype=np.int64)
+    continuations = np.zeros(len(incoming_tail), dtype=np.int64)
+    n_relations = len(first_begin) - 1
+    body_of = np.full(n_relations, -1, dtype=np.int64)
+    for first in range(n_relations):
+        bodies = range(first_begin[first], first_begin[first + 1])
+        for body in bodies:
+            body_of[second[body]] = body
+        for i in range(incoming_begin[first], incoming_begin[first + 1] if len(bodies) else 0):
+            middle = incoming_tail[i]
+            for group in range(head_begin[middle], head_begin[middle + 1]):
+                body = body_of[group_relation[group]]
+                if body >= 0:
+                    size = group_begin[group + 1] - group_begin[group]
+                    total[body] += incoming_size[i] * size
+                    most[body] = max(most[body], incoming_size[i] * size)
+                    middles[body] += 1
+                    continuations[i] += size
+        for body in bodies:
+            body_of[second[body]] = -1
+    return total, most, middles, continuations
 
-    For each head, the groups of the middle entities are collected in linked lists, one list per second relation. The
-    tails of a list are then the tails of all paths from the head along both relations.
+
+@compiled()
+def _count_pairs(  # type: ignore[no-untyped-def]
+    start_groups, tail, group_begin, group_relation, head_begin, incoming_of_fact, incoming_begin,
+    first_begin, second, body_low, body_high, n_incoming, n_links, stamp,
+):  # fmt: skip
+    """Return the number of (head, tail) pairs of each body from `body_low` to `body_high`.
+
+    The groups that continue a path to a middle entity are collected once per first relation and middle entity. Groups
+    of other bodies are not visited again. For each start group, these continuations are then collected in linked
+    lists, one list per body. The tails of a list are the tails of all paths of the body from one head.
     """
-    support = np.zeros(n_seconds, dtype=np.int64)
-    self_supporting = np.zeros((n_seconds, 3), dtype=np.int64)
-    first_nodes = np.full(n_seconds, -1, dtype=np.int64)
-    touched = np.empty(n_seconds, dtype=np.int64)
-    cells = np.empty(1024, dtype=np.int64)
-    n_cells = 0
+    n_bodies = body_high - body_low
+    incoming_low = incoming_begin[group_relation[start_groups[0]]]
+    counts = np.zeros(n_bodies, dtype=np.int64)
+    first_link = np.full(n_bodies, -1, dtype=np.int64)
+    touched = np.empty(n_bodies, dtype=np.int64)
+    link_begin = np.full(n_incoming, -1, dtype=np.int64)
+    link_end = np.empty(n_incoming, dtype=np.int64)
+    link_group, link_body, link_next = np.empty((3, n_links), dtype=np.int64)
+    n_used = 0
+    body_of = np.full(len(first_begin) - 1, -1, dtype=np.int64)
+    first = -1
     for start in start_groups:
-        head = group_head[start]
-        for k in range(pair_begin[head], pair_begin[head + 1]):
-            t = pair_tail[k]
-            if pair_stamp[t] != start:
-                pair_stamp[t] = start
-                pair_position[t] = k
-        n_nodes = 0
+        if group_relation[start] != first:
+            first = group_relation[start]
+            body_of[:] = -1
+            for body in range(first_begin[first], first_begin[first + 1]):
+                body_of[second[body]] = body - body_low
         n_touched = 0
         for k in range(group_begin[start], group_begin[start + 1]):
-            middle = tail[k]
-            for group in range(head_begin[middle], head_begin[middle + 1]):
-                j = second_index[group_relation[group]]
-                if j >= 0:
-                    if first_nodes[j] < 0:
-                        touched[n_touched] = j
-                        n_touched += 1
-                    node_group[n_nodes] = group
-                    node_next[n_nodes] = first_nodes[j]
-                    first_nodes[j] = n_nodes
-                    n_nodes += 1
-        n_head_facts = pair_begin[head + 1] - pair_begin[head]
-        for i in range(n_touched):
-            j = touched[i]
-            mark += 1
-            longest, total, may_support_itself = _summarize_groups(
-                first_nodes[j], node_next, node_group, group_begin, group_head, tail, head
-            )
-            size = group_begin[longest + 1] - group_begin[longest]
-            if size > SEARCH_RATIO * (total - size + n_head_facts) and not (may_support_itself or count_paths):
-                # one group contains nearly all tails: add its size, and look up only the other tails in it
-                support[j] += size
-                node = first_nodes[j]
-                while node >= 0:
-                    group = node_group[node]
-                    if group != longest:
-                        for k in range(group_begin[group], group_begin[group + 1]):
-                            t = tail[k]
-                            if stamp[t] != mark and not _contains(
-                                tail, group_begin[longest], group_begin[longest + 1], t
-                            ):
-                                stamp[t] = mark
-                                support[j] += 1
-                    node = node_next[node]
-                for p in range(pair_begin[head], pair_begin[head + 1]):
-                    t = pair_tail[p]
-                    if stamp[t] == mark or _contains(tail, group_begin[longest], group_begin[longest + 1], t):
-                        cell = j * n_relations + pair_relation[p]
-                        if hits[cell] == 0:
-                            cells, n_cells = _append(cells, n_cells, cell)
-                        hits[cell] += 1
-                first_nodes[j] = -1
-                continue
-            node = first_nodes[j]
-            while node >= 0:
-                group = node_group[node]
-                size = group_begin[group + 1] - group_begin[group]
-                if count_paths and size > SEARCH_RATIO * n_head_facts:
-                    support[j] += size
-                    for p in range(pair_begin[head], pair_begin[head + 1]):
-                        if _contains(tail, group_begin[group], group_begin[group + 1], pair_tail[p]):
-                            cell = j * n_relations + pair_relation[p]
-                            if hits[cell] == 0:
-                                cells, n_cells = _append(cells, n_cells, cell)
-                            hits[cell] += 1
-                    node = node_next[node]
-                    continue
-                for k in range(group_begin[group], group_begin[group + 1]):
-                    t = tail[k]
-                    if count_paths or stamp[t] != mark:
-                        stamp[t] = mark
-                        support[j] += 1
-                        if pair_stamp[t] == start:
-                            p = pair_position[t]
-                            stop = pair_begin[head + 1]
-                            while p < stop and pair_tail[p] == t:
-                                cell = j * n_relations + pair_relation[p]
-                                if hits[cell] == 0:
-                                    cells, n_cells = _append(cells, n_cells, cell)
-                                hits[cell] += 1
-                                p += 1
-                node = node_next[node]
-            if may_support_itself and not count_paths:
-                mark = _count_self_supporting(
-                    self_supporting[j], head, first_nodes[j], node_next, node_group, tail, group_begin, group_head,
-                    stamp, mark, group_relation[node_group[first_nodes[j]]] == first,
-                )  # fmt: skip
-            first_nodes[j] = -1
-    return support, cells[:n_cells], self_supporting, mark
+            i = incoming_of_fact[k] - incoming_low
+            if link_begin[i] < 0:
+                link_begin[i] = n_used
+                for group in range(head_begin[tail[k]], head_begin[tail[k] + 1]):
+                    body = body_of[group_relation[group]]
+                    if body >= 0:
+                        link_group[n_used] = group
+                        link_body[n_used] = body
+                        n_used += 1
+                link_end[i] = n_used
+            for link in range(link_begin[i], link_end[i]):
+                body = link_body[link]
+                if first_link[body] < 0:
+                    touched[n_touched] = body
+                    n_touched += 1
+                link_next[link] = first_link[body]
+                first_link[body] = link
+        for j in range(n_touched):
+            body = touched[j]
+            mark = start * len(second) + body
+            counts[body] += _count_tails(first_link[body], link_next, link_group, group_begin, tail, stamp, mark)
+            first_link[body] = -1
+    return counts
 
 
 @compiled()
-def _append(cells, n_cells, cell):  # type: ignore[no-untyped-def]
-    """Append a cell to an array that grows if necessary."""
-    if n_cells == len(cells):
-        longer = np.empty(2 * n_cells, dtype=np.int64)
-        longer[:n_cells] = cells
-        cells = longer
-    cells[n_cells] = cell
-    return cells, n_cells + 1
+def _count_tails(first_link, link_next, link_group, group_begin, tail, stamp, mark):  # type: ignore[no-untyped-def]
+    """Return the number of distinct tails of the groups of a linked list.
 
-
-@compiled()
-def _summarize_groups(first_node, node_next, node_group, group_begin, group_head, tail, head):  # type: ignore[no-untyped-def]
-    """Return the largest group of a linked list, the total size, and whether a path can be self-supporting."""
-    longest = node_group[first_node]
-    total = 0
-    may_support_itself = False
-    node = first_node
-    while node >= 0:
-        group = node_group[node]
+    `mark` was never used before. If stamp[t] equals `mark`, tail t was already counted. So `stamp` never has to be
+    cleared. If one group contains nearly all tails, its size is added and the other tails are looked up in it.
+    """
+    largest = total = n_largest = 0
+    link = first_link
+    while link >= 0:
+        group = link_group[link]
         size = group_begin[group + 1] - group_begin[group]
         total += size
-        if size > group_begin[longest + 1] - group_begin[longest]:
-            longest = group
-        middle = group_head[group]
-        may_support_itself |= middle == head or _contains(tail, group_begin[group], group_begin[group + 1], middle)
-        node = node_next[node]
-    return longest, total, may_support_itself
+        if size > n_largest:
+            largest, n_largest = group, size
+        link = link_next[link]
+    search = n_largest > SEARCH_RATIO * (total - n_largest)
+    low, high = group_begin[largest], group_begin[largest + 1]
+    n = n_largest if search else 0
+    link = first_link
+    while link >= 0:
+        group = link_group[link]
+        if group != largest or not search:
+            for k in range(group_begin[group], group_begin[group + 1]):
+                t = tail[k]
+                if stamp[t] != mark and not (search and _contains(tail, low, high, t)):
+                    stamp[t] = mark
+                    n += 1
+        link = link_next[link]
+    return n
 
 
 @compiled()
@@ -443,43 +459,3 @@ def _contains(tail, low, high, value):  # type: ignore[no-untyped-def]
         else:
             high = middle
     return low < stop and tail[low] == value
-
-
-@compiled()
-def _count_self_supporting(  # type: ignore[no-untyped-def]
-    self_supporting, head, first_node, node_next, node_group, tail, group_begin, group_head, stamp, mark, same_relation
-):
-    """Count the pairs (head, t) that only self-supporting paths connect, for the three columns of `self_supporting`.
-
-    If the hypothesis has the first relation, a path is self-supporting if t is in the middle. If it has the second
-    relation, a path is self-supporting if the head is in the middle. The hypothesis of a self-supporting path is
-    observed. So the pair is later subtracted from support and hits.
-    """
-    for case in range(3):
-        if (case == 2) != same_relation:
-            continue
-        mark += 1
-        node = first_node
-        while node >= 0:  # stamp the tails of paths that are not self-supporting
-            group = node_group[node]
-            middle = group_head[group]
-            for k in range(group_begin[group], group_begin[group + 1]):
-                if not _supports_itself(case, middle, head, tail[k]):
-                    stamp[tail[k]] = mark
-            node = node_next[node]
-        node = first_node
-        while node >= 0:
-            group = node_group[node]
-            middle = group_head[group]
-            for k in range(group_begin[group], group_begin[group + 1]):
-                t = tail[k]
-                if _supports_itself(case, middle, head, t) and stamp[t] != mark:
-                    stamp[t] = mark
-                    self_supporting[case] += 1
-            node = node_next[node]
-    return mark
-
-
-@compiled()
-def _supports_itself(case, middle, head, t):  # type: ignore[no-untyped-def]
-    return (case != 1 and middle == t) or (case != 0 and middle == head)

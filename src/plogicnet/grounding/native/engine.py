@@ -1,5 +1,7 @@
 """The native engine."""
 
+from functools import reduce
+
 import numpy as np
 
 from plogicnet import config
@@ -7,10 +9,16 @@ from plogicnet.config.shapes import ChainShape
 from plogicnet.graph import HEAD, RELATION, TAIL, FloatArray, IntArray, KnowledgeGraph
 from plogicnet.grounding.engine import Engine, GroundingLookup, GroundingTask, MiningResult, Resources
 from plogicnet.grounding.groundings import InMemoryGroundNetwork
+from plogicnet.grounding.mining import RULE_BYTES
+from plogicnet.grounding.native.adjacency import Adjacency
+from plogicnet.grounding.native.chains import chain_rules, mine_chains
+from plogicnet.grounding.native.constants import constant_rules, mine_constants
 from plogicnet.grounding.native.grounding import count_groundings_per_chain, ground_network
 from plogicnet.grounding.native.mining import COUNT_FUNCTIONS, mine
 from plogicnet.grounding.native.walks import Chain, TripleIndex, chain_of, count, ground
-from plogicnet.rules import Rule
+from plogicnet.rules import Rule, RuleTable
+from plogicnet.support.errors import InputError
+from plogicnet.support.memory import require_bytes
 
 
 class NativeEngine:
@@ -31,8 +39,27 @@ class NativeEngine:
         return shape.forward in COUNT_FUNCTIONS
 
     def mine(self, graph: KnowledgeGraph, settings: config.Rules, resources: Resources) -> MiningResult:
-        """Mine rules. Compositions are counted in one pass over all two-step paths."""
-        return mine(graph, settings, resources)
+        """Mine the patterns, then other chains and rules with constants, if the settings ask for them."""
+        mined = mine(graph, settings, resources)
+        mines_chains = settings.max_length == 3 or (settings.backward and settings.max_length == 2)
+        if not (mines_chains or settings.constants):
+            return mined
+        if settings.counting == "paths":
+            raise InputError("rules.counting=paths: chains and constants are counted only with rules.counting=distinct")
+        adjacency = Adjacency.of(graph.observed, len(graph.relations))
+        tables, n_candidates = [mined.rules], mined.n_candidates
+        if mines_chains:
+            chains = mine_chains(adjacency, settings, resources)
+            rules = list(chain_rules(chains, graph.relations.names))
+            tables.append(RuleTable.of(rules, chains.support.tolist(), chains.hits.tolist()))
+            n_candidates += chains.n_candidates
+        if settings.constants:
+            found, n_found = mine_constants(adjacency, settings, resources)
+            require_bytes(RULE_BYTES * len(found.hits), f"{len(found.hits):,} rules", "lower rules.max_constants")
+            rules = list(constant_rules(found, graph.relations.names, graph.entities.names))
+            tables.append(RuleTable.of(rules, found.support.tolist(), found.hits.tolist()))
+            n_candidates += n_found
+        return MiningResult(reduce(RuleTable.concat, tables), mined.constraints, n_candidates)
 
     def count(self, task: GroundingTask) -> tuple[IntArray, IntArray]:
         """Count the conclusions of all paths of each rule."""

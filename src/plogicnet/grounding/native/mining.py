@@ -1,47 +1,53 @@
-"""Exhaustive mining, which counts every rule of the mined shapes in compiled code."""
+"""Exhaustive mining, which counts every rule of the mined shapes in compiled code.
+
+Compositions are counted in two steps. First, the hits of all of them are counted by closing triangles. Then the support
+is counted, but only of bodies that can reach the thresholds. Others have too few hits for a lower bound of the support.
+"""
 
 import itertools
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from queue import SimpleQueue
+from typing import TypeVar
 
 import numpy as np
 from scipy import sparse
 
 from plogicnet import config
 from plogicnet.config.shapes import shapes_of
-from plogicnet.graph import HEAD, RELATION, TAIL, IntArray, KnowledgeGraph
+from plogicnet.graph import HEAD, RELATION, TAIL, IntArray, KnowledgeGraph, TripleSet
 from plogicnet.grounding.engine import CountingMode, MiningResult, Resources
 from plogicnet.grounding.mining import CandidateRules, mining_result
 from plogicnet.grounding.native.compositions import (
-    CompositionCounts,
+    Bodies,
+    BodyWalk,
+    IncomingGroups,
     SortedFacts,
-    Workspace,
-    count_compositions,
-    rules_with_hits,
+    count_body_paths,
+    count_pairs,
 )
-from plogicnet.grounding.native.walks import two_step_paths
+from plogicnet.grounding.native.triangles import ConnectedPairs, HitCounters, Hits, count_hits
 from plogicnet.support.memory import free_bytes, require_bytes
 from plogicnet.support.threads import map_in_threads
 
-MAX_COUNTERS = 1 << 22
-"""The largest number of counters per thread.
-
-A pass needs one counter per pair (second relation, relation of the hypothesis). If all pairs do not fit, several passes
-over the paths count a part of the second relations each.
-"""
-MIN_COUNTERS = 1 << 18
-"""If memory allows only fewer counters per thread, fewer threads are used instead."""
 COMPILED_BYTES = 60 * 2**20
 """The memory of the compiled code."""
 FACT_BYTES = 250
 """The memory per fact, for the sorted copies of the facts."""
-CHUNK_PATHS = 1 << 23
-"""The approximate number of two-step paths per chunk."""
+CHUNK_STEPS = 1 << 22
+"""The approximate number of steps per chunk: neighbours when hits are counted, two-step paths for the support."""
+MIN_TABLE_BYTES = 10 * 2**20
+"""The memory that the counters of a thread can always use."""
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+Workspace = TypeVar("Workspace")
 CountedRules = tuple[tuple[IntArray, ...], IntArray, IntArray]
-"""Rules with at least one hit: the relation ids of the steps and of the hypothesis, support, and hits."""
+"""Rules with at least one hit: the relation ids of the steps and of the hypothesis, support, and hits.
+
+The support of a rule that cannot reach the thresholds can be a lower bound, with which it does not reach them either.
+"""
 
 
 def mine(graph: KnowledgeGraph, settings: config.Rules, resources: Resources | None = None) -> MiningResult:
@@ -55,7 +61,7 @@ def mine(graph: KnowledgeGraph, settings: config.Rules, resources: Resources | N
     """
     shapes = shapes_of(settings.patterns)
     require_bytes(COMPILED_BYTES + FACT_BYTES * len(graph.observed), "the graph index for mining")
-    counter = RuleCounter(graph, settings.counting, resources or Resources())
+    counter = RuleCounter(graph, settings, resources or Resources())
     candidates: dict[str, list[CandidateRules]] = {shape.name: [] for shape in shapes}
     for directions in dict.fromkeys(shape.forward for shape in shapes):
         for counted in COUNT_FUNCTIONS[directions](counter):
@@ -70,7 +76,7 @@ class RuleCounter:
     """Counts all rules with given directions of the steps. `COUNT_FUNCTIONS` lists the methods by directions."""
 
     graph: KnowledgeGraph
-    counting: CountingMode
+    settings: config.Rules
     resources: Resources
 
     def one_step(self, forward: bool) -> Iterator[CountedRules]:
@@ -89,7 +95,7 @@ class RuleCounter:
         support = np.bincount(facts[:, RELATION], minlength=n_relations)
         loops = facts[:, HEAD] == facts[:, TAIL]
         self_supporting = support if forward else np.bincount(facts[loops, RELATION], minlength=n_relations)
-        excluded = np.where((relation == first) & (self.counting == "distinct"), self_supporting[first], 0)
+        excluded = np.where((relation == first) & (self.settings.counting == "distinct"), self_supporting[first], 0)
         kept = hits > excluded
         yield (first[kept], relation[kept]), (support[first] - excluded)[kept], (hits - excluded)[kept]
 
@@ -122,38 +128,11 @@ class RuleCounter:
 
     def compositions(self) -> Iterator[CountedRules]:
         """Count the rules with two forward steps."""
-        graph, paths = self.graph, two_step_paths(self.graph.observed, len(self.graph.relations))
-        facts = SortedFacts.of(graph.observed)
-        thread_bytes = 24 * len(graph.entities) + 16 * len(facts.group_head)
-        threads, n_counters = _plan_workspaces(
-            self.resources.threads or os.cpu_count() or 1, len(graph.relations), thread_bytes
-        )
-        max_seconds = max(1, n_counters // len(graph.relations))
-        chunks = _split_into_chunks(graph, facts, paths, max_seconds)
-        spaces: SimpleQueue[Workspace] = SimpleQueue()
-        n_counters = len(graph.relations) * min(max_seconds, len(graph.relations))
-        for _ in range(threads):
-            spaces.put(Workspace(facts, len(graph.entities), len(graph.relations), n_counters))
-
-        def count_chunk(chunk: Chunk) -> CompositionCounts:
-            space = spaces.get()
-            try:
-                count_paths = self.counting == "paths"
-                return count_compositions(facts, chunk.start_groups, chunk.first, chunk.seconds, space, count_paths)
-            finally:
-                spaces.put(space)
-
-        total = int(paths.sum())
-        with self.resources.progress("mining, two-step paths", total) as advance:
-            counted = zip(chunks, map_in_threads(count_chunk, chunks, threads), strict=True)
-            for (first, _), group in itertools.groupby(counted, key=lambda pair: (pair[0].first, pair[0].seconds[0])):
-                sums: CompositionCounts | None = None
-                for chunk, counts in group:
-                    sums = counts if sums is None else sums + counts
-                    advance(chunk.n_paths)
-                if sums is not None:  # always true: groupby yields no empty groups
-                    second, relation, support, hits = rules_with_hits(sums, first, chunk.seconds)
-                    yield (np.full(len(second), first), second, relation), support, hits
+        shapes = [shape for shape in shapes_of(self.settings.patterns) if shape.forward == (True, True)]
+        min_precision = min(float(getattr(self.settings.min_precision, shape.name)) for shape in shapes)
+        n_relations, counting = len(self.graph.relations), self.settings.counting
+        counter = CompositionCounter(self.graph.observed, n_relations, counting, self.resources)
+        yield counter.count(min_precision, self.settings.min_support)
 
 
 COUNT_FUNCTIONS: dict[tuple[bool, ...], Callable[[RuleCounter], Iterator[CountedRules]]] = {
@@ -166,48 +145,117 @@ COUNT_FUNCTIONS: dict[tuple[bool, ...], Callable[[RuleCounter], Iterator[Counted
 
 @dataclass(frozen=True)
 class Chunk:
-    """The two-step paths that a thread counts at a time.
+    """The items that a thread processes at a time.
 
     Attributes:
-        first: the first relation.
-        seconds: the second relations.
-        start_groups: the groups of the first relation in which the paths begin; see `SortedFacts`.
-        n_paths: the number of all paths from the start groups, for the progress display. It is 0 if another chunk with
-            other second relations already reports these paths.
+        start, stop: the range of the items.
+        n_steps: the number of steps, for the progress display.
     """
 
-    first: int
-    seconds: IntArray
-    start_groups: IntArray
-    n_paths: int
+    start: int
+    stop: int
+    n_steps: int
 
 
-def _split_into_chunks(
-    graph: KnowledgeGraph, facts: SortedFacts, paths: sparse.csr_array, max_seconds: int
-) -> list[Chunk]:
-    """Split all two-step paths into chunks of about CHUNK_PATHS paths and at most `max_seconds` second relations."""
-    out_degree = np.bincount(graph.observed.triples[:, HEAD], minlength=len(graph.entities))
-    paths_to = np.append(0, np.cumsum(out_degree[facts.tail]))
-    chunks = []
-    for first in np.unique(graph.train[:, RELATION]).tolist():
-        seconds = np.sort(paths.indices[paths.indptr[first] : paths.indptr[first + 1]]).astype(np.int64)
-        start_groups = facts.groups_of_relation(first)
-        n_paths = paths_to[facts.group_begin[start_groups + 1]] - paths_to[facts.group_begin[start_groups]]
-        cuts = np.flatnonzero(np.diff(np.cumsum(n_paths) // CHUNK_PATHS)) + 1
-        for block in range(0, len(seconds), max_seconds):
-            chunks += [
-                Chunk(first, seconds[block : block + max_seconds], groups, int(group_paths.sum()) if block == 0 else 0)
-                for groups, group_paths in zip(np.split(start_groups, cuts), np.split(n_paths, cuts), strict=True)
-            ]
-    return chunks
+@dataclass(frozen=True)
+class CompositionCounter:
+    """Counts the compositions of facts."""
+
+    facts: TripleSet
+    n_relations: int
+    counting: CountingMode
+    resources: Resources
+
+    def count(self, min_precision: float, min_support: int) -> CountedRules:
+        """Count all rules with at least one hit, sorted by their relations.
+
+        Only bodies with a rule that can reach the thresholds are walked to count their support. The rules of the others
+        have a lower bound as their support; see `CountedRules`.
+        """
+        hits = self._count_hits()
+        index = SortedFacts.of(self.facts)
+        incoming = IncomingGroups.of(self.facts, index, self.n_relations)
+        keys, body = np.unique(hits.body, return_inverse=True)
+        bodies = Bodies.of(keys, self.n_relations)
+        paths = count_body_paths(index, incoming, bodies)
+        support = paths.total[body]
+        if self.counting == "distinct":
+            # The support contains the pairs through one middle entity, except self-supporting ones, and it contains the
+            # hits. Division is monotone, also after rounding. So hits / support is at most hits / lower_bound.
+            lower_bound = np.maximum(paths.most[body] - hits.self_supporting, hits.hits)
+            upper_bound = paths.total[body] - hits.self_supporting
+            can_be_kept = (hits.hits / lower_bound >= min_precision) & (upper_bound >= min_support)
+            is_walked = np.bincount(body[can_be_kept], minlength=len(keys)) > 0
+            n_pairs = np.zeros(len(keys), dtype=np.int64)
+            n_pairs[is_walked] = self._count_pairs(index, incoming, Bodies.of(keys[is_walked], self.n_relations))
+            support = np.where(is_walked[body], n_pairs[body] - hits.self_supporting, lower_bound)
+        return (bodies.first[body], bodies.second[body], hits.relation), support, hits.hits
+
+    def _count_hits(self) -> Hits:
+        """Count the hits of all rules."""
+        pairs, entity_bytes = ConnectedPairs.of(self.facts), 4 * self.facts.entities
+        tasks = [(forward, chunk) for forward in (True, False) for chunk in _split_into_chunks(pairs.steps(forward))]
+        threads = _plan_threads(self.resources.threads, len(tasks), entity_bytes + MIN_TABLE_BYTES)
+        table_bytes = max(MIN_TABLE_BYTES, free_bytes() // 2 // threads - entity_bytes)
+        workspaces = [HitCounters(self.facts.entities, table_bytes) for _ in range(threads)]
+
+        def count(task: tuple[bool, Chunk], counters: HitCounters) -> None:
+            forward, chunk = task
+            count_hits(pairs, forward, chunk.start, chunk.stop, self.n_relations, self.counting == "paths", counters)
+
+        with self.resources.progress("mining hits, neighbours", sum(chunk.n_steps for _, chunk in tasks)) as advance:
+            for (_, chunk), _ in zip(tasks, _map_in_workspaces(count, tasks, workspaces), strict=True):
+                advance(chunk.n_steps)
+        return Hits.of(np.concatenate([counters.rows() for counters in workspaces]))
+
+    def _count_pairs(self, index: SortedFacts, incoming: IncomingGroups, bodies: Bodies) -> IntArray:
+        """Count the distinct (head, tail) pairs that the paths of each body connect."""
+        paths = count_body_paths(index, incoming, bodies)
+        n_paths = np.diff(np.append(0, np.cumsum(paths.continuations[incoming.of_fact]))[index.group_begin])
+        starts = index.groups_by_relation[n_paths[index.groups_by_relation] > 0]
+        chunks = _split_into_chunks(n_paths[starts])
+        walks = [BodyWalk.of(index, incoming, bodies, paths, starts[chunk.start : chunk.stop]) for chunk in chunks]
+        thread_bytes = 8 * self.facts.entities + max((walk.needed_bytes for walk in walks), default=0)
+        require_bytes(thread_bytes, "the support of compositions")
+        threads = _plan_threads(self.resources.threads, len(walks), thread_bytes)
+        stamps = [np.full(self.facts.entities, -1) for _ in range(threads)]
+        n_pairs = np.zeros(len(bodies.first), dtype=np.int64)
+        with self.resources.progress("mining support, two-step paths", int(n_paths.sum())) as advance:
+            counts = _map_in_workspaces(partial(count_pairs, index, incoming, bodies), walks, stamps)
+            for chunk, walk, n in zip(chunks, walks, counts, strict=True):
+                n_pairs[walk.bodies] += n
+                advance(chunk.n_steps)
+        return n_pairs
 
 
-def _plan_workspaces(max_threads: int, n_relations: int, thread_bytes: int) -> tuple[int, int]:
-    """Return the number of threads, and of counters per thread, that fit into half of the free memory.
+def _split_into_chunks(n_steps: IntArray) -> list[Chunk]:
+    """Split items with these numbers of steps into chunks of about CHUNK_STEPS steps. Each item adds one step."""
+    cuts = np.flatnonzero(np.diff(np.cumsum(n_steps + 1) // CHUNK_STEPS)) + 1
+    bounds = itertools.pairwise([0, *cuts.tolist(), len(n_steps)])
+    return [Chunk(start, stop, int(n_steps[start:stop].sum())) for start, stop in bounds if start < stop]
 
-    The minimum is one thread with the counters of one second relation. `thread_bytes` is the memory of a thread without
-    its counters.
+
+def _map_in_workspaces(
+    work: Callable[[Item, Workspace], Result], items: Sequence[Item], workspaces: Sequence[Workspace]
+) -> Iterator[Result]:
+    """Yield work(item, workspace) for each item, in order. Each thread uses a workspace of its own."""
+    unused: SimpleQueue[Workspace] = SimpleQueue()
+    for workspace in workspaces:
+        unused.put(workspace)
+
+    def work_in_workspace(item: Item) -> Result:
+        workspace = unused.get()
+        try:
+            return work(item, workspace)
+        finally:
+            unused.put(workspace)
+
+    return map_in_threads(work_in_workspace, items, len(workspaces))
+
+
+def _plan_threads(threads: int, n_tasks: int, thread_bytes: int) -> int:
+    """Return the number of threads for some tasks that fit into half of the free memory, at least 1.
+
+    `threads` is the maximum; 0: one per core. `thread_bytes` is the memory of a thread.
     """
-    free = free_bytes() // 2
-    threads = max(1, min(max_threads, free // (thread_bytes + 8 * min(n_relations**2, MIN_COUNTERS))))
-    return threads, min(MAX_COUNTERS, max(n_relations, (free // threads - thread_bytes) // 8))
+    return max(1, min(threads or os.cpu_count() or 1, n_tasks, free_bytes() // 2 // thread_bytes))

@@ -33,9 +33,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
 
 from plogicnet import Config, PLogicNet, open_graph
 from plogicnet.config import parse_assignments
-from plogicnet.graph import HEAD, RELATION, TAIL, IntArray, KnowledgeGraph, Side
+from plogicnet.graph import HEAD, RELATION, TAIL, Hide, IntArray, KnowledgeGraph, Side
 from plogicnet.neural.paths.backend import FUSED_DIMS
-from plogicnet.neural.paths.edges import Edges, Hide, PathQueries
+from plogicnet.neural.paths.edges import Edges, PathQueries
 from plogicnet.neural.paths.layer import Layer, PlainLayer
 from plogicnet.neural.paths.model import PathModel
 from plogicnet.neural.paths.network import initial_parameters, score_queries

@@ -27,7 +27,6 @@ from plogicnet.graph import HEAD, MISSING, RELATION, TAIL, IntArray, KnowledgeGr
 from plogicnet.grounding.rulebook import collect_rules
 from plogicnet.inference import prediction
 from plogicnet.inference.fitted import FittedModel
-from plogicnet.mln import m_step
 from plogicnet.training.em import initial_state
 from plogicnet.training.hooks import Hooks
 from results import save
@@ -50,7 +49,7 @@ def make_model(graph: KnowledgeGraph, name: str, dim: int, threads: int) -> PLog
     for table in (neural.entity, neural.relation):
         table.copy_(torch.randn(table.shape, generator=generator) / dim**0.5)
     hidden_q = np.full(len(start.hidden_q), 0.5)
-    outcome = replace(start, rule_model=m_step(start.rule_model, hidden_q, config, 0), hidden_q=hidden_q, lambda_=1.0)
+    outcome = replace(start, rule_model=start.rule_model.learn(hidden_q, config, 0), hidden_q=hidden_q, lambda_=1.0)
     scores = outcome.rule_model.scores(graph)
     columns = calibration_features(neural, scores, some_candidates(graph))
     spread = float(columns[:, 0].std())

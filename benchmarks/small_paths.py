@@ -22,9 +22,8 @@ from plogicnet import Config, PLogicNet, demo_family, open_graph
 from plogicnet.evaluation.metrics import compute_metrics
 from plogicnet.evaluation.orders import CombinedOrder
 from plogicnet.evaluation.ranking import rank
-from plogicnet.graph import KnowledgeGraph
+from plogicnet.graph import KnowledgeGraph, choose_hiding
 from plogicnet.neural.mixture.model import MixtureModel
-from plogicnet.neural.paths.edges import choose_hiding
 from plogicnet.support.progress import Advance
 from plogicnet.training.hooks import Hooks
 

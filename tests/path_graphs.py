@@ -3,9 +3,9 @@
 import numpy as np
 import torch
 
-from plogicnet.graph import IntArray
+from plogicnet.graph import Hide, IntArray
 from plogicnet.neural.checkpoint import Tensors
-from plogicnet.neural.paths.edges import Edges, Hide, PathQueries
+from plogicnet.neural.paths.edges import Edges, PathQueries
 from plogicnet.neural.paths.network import Scorer
 
 

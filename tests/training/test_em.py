@@ -17,7 +17,7 @@ from plogicnet.evaluation.scaling import platt
 from plogicnet.graph import KnowledgeGraph, TripleSet, Vocabulary
 from plogicnet.grounding.engine import MiningResult
 from plogicnet.grounding.native.mining import mine
-from plogicnet.mln import RuleModel, RuleScores, build_rule_model, m_step, rule_report
+from plogicnet.mln import RuleModel, RuleScores, build_rule_model
 from plogicnet.neural.protocol import Examples
 from plogicnet.neural.vectors.model import VectorModel
 from plogicnet.rules import RuleTable
@@ -54,7 +54,7 @@ def em_of(graph: KnowledgeGraph, config: Config) -> Outcome:
 def rule_model_of(graph: KnowledgeGraph, config: Config, hidden_q: float = 0.5) -> RuleModel:
     mined = mined_of(graph, config)
     model = build_rule_model(graph, config, mined.rules, mined.constraints)
-    return m_step(model, np.full(len(model.groundings.hidden), hidden_q), config, seed=0)
+    return model.learn(np.full(len(model.groundings.hidden), hidden_q), config, seed=0)
 
 
 def test_the_small_graph_has_rules_hidden_triples_and_constraints() -> None:
@@ -352,11 +352,11 @@ def test_premises_are_sampled_from_q_once_per_m_step() -> None:
     start = build_rule_model(graph, config, mined.rules, mined.constraints)
     hidden = ~start.groundings.observed
     for q in (0.0, 1.0):
-        model = m_step(start, np.full(int(hidden.sum()), q), config, seed=1)
+        model = start.learn(np.full(int(hidden.sum()), q), config, seed=1)
         assert set(model.truth[hidden].tolist()) == {bool(q)}
         assert model.truth[~hidden].all()
     half = np.full(int(hidden.sum()), 0.5)
-    a, b, c = (m_step(start, half, config, seed).truth for seed in (1, 1, 2))
+    a, b, c = (start.learn(half, config, seed).truth for seed in (1, 1, 2))
     np.testing.assert_array_equal(a, b)
     assert a.tolist() != c.tolist()
     assert 0.2 < a[hidden].mean() < 0.8
@@ -512,7 +512,7 @@ def test_softmax_scores_are_rescaled_on_validation_before_the_m_step() -> None:
     labels = sample(graph, "valid", ["train", "valid"], config.seed)
     fitted = platt(neural.score(labels.triples).double().numpy(), labels.label, labels.count)
     assert (slope, offset) == pytest.approx(fitted, rel=1e-9)
-    again = m_step(outcome.rule_model, outcome.hidden_q, config, seed=1)
+    again = outcome.rule_model.learn(outcome.hidden_q, config, seed=1)
     np.testing.assert_array_equal(again.rules.weight, outcome.rule_model.rules.weight)
 
 
@@ -526,7 +526,7 @@ def test_the_report_has_standard_errors_and_counts_of_groundings(values: dict[st
     graph, config = small_graph(), small_config(**values)
     outcome = em_of(graph, config)
     model = outcome.rule_model
-    table = rule_report(model, outcome.hidden_q, config)
+    table = model.report(outcome.hidden_q, config)
     p, matrix = 1 / (1 + np.exp(-model.log_odds)), model.matrix.toarray()
     hessian = (matrix * (p * (1 - p))[:, None]).T @ matrix + config.mln.l2 * np.eye(len(table))
     known = np.isfinite(table.standard_error)

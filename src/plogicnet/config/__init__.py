@@ -7,7 +7,7 @@ The settings are a tree of frozen dataclasses (`sections`, `settings`). Register
 from plogicnet.config.domains import Choices, Domain, Range, SearchSpace, parse_search
 from plogicnet.config.fields import setting
 from plogicnet.config.registries import ENGINES, MODELS, SYSTEMS, Extension
-from plogicnet.config.sections import MLN, Gradient, MinPrecision, Neural, Rules
+from plogicnet.config.sections import MLN, Gradient, MinPrecision, Neural, QueryObjective, Rules
 from plogicnet.config.settings import UPDATE_STEPS, Config
 from plogicnet.config.text import parse_assignments, preset_names
 
@@ -24,6 +24,7 @@ __all__ = [
     "Gradient",
     "MinPrecision",
     "Neural",
+    "QueryObjective",
     "Range",
     "Rules",
     "SearchSpace",

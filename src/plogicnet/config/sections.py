@@ -22,6 +22,7 @@ Overlays = tuple[Mapping[str, Any], ...]
 """Several sets of settings of one section. Each contains only the settings that differ from the section's own."""
 
 _THRESHOLDS = [(shape.name, shape.min_precision, shape.description) for shape in CHAIN_SHAPES]
+FormulaGroup = Literal["best", "popularity", "other", "linked"]
 MinPrecision: Any = make_dataclass(
     "MinPrecision",
     [
@@ -82,9 +83,35 @@ class Gradient:
 
 
 @dataclass(frozen=True)
+class QueryObjective:
+    """Learning from queries, for mln.objective: query."""
+
+    triples: int = setting(20_000, "number of training triples that are asked; all if there are fewer", low=1)
+    candidates: int = setting(100, "number of candidates per query; the best by a noisy-or of their rules", low=2)
+    hide: Literal["edge", "pair", "auto"] = setting(
+        "auto",
+        "facts hidden from a training query; edge: the asked triple; pair: all facts between its two entities;"
+        " auto: pair if linked pairs are rarer in valid than in train",
+    )
+    formulas: tuple[FormulaGroup, ...] = setting(
+        ("best", "popularity", "other"),
+        "formulas beside the rules; best: confidence of the best rules; popularity: number of facts of head and tail;"
+        " other: another head or tail is known; linked: head and tail have a fact in common",
+    )
+    hidden: int = setting(
+        5, "number of hidden triples per training query, for the neural model; the best by a noisy-or", low=0
+    )
+
+
+@dataclass(frozen=True)
 class MLN:
     """The rule model p_w."""
 
+    objective: Literal["pseudolikelihood", "query"] = setting(
+        "pseudolikelihood",
+        "objective of weight learning; pseudolikelihood: each triple is true or false (paper);"
+        " query: the answer is the best candidate of its query",
+    )
     aggregate: Literal["sum", "mean"] = setting(
         "sum", "aggregation of the weights of a triple's groundings; sum: MLN; mean: authors' program"
     )
@@ -101,6 +128,9 @@ class MLN:
     )
     l2: float = setting(1.0, "penalty l2/2 * |w|^2 on the sum of losses", low=0)
     gradient: Gradient = field(default_factory=Gradient, metadata={"description": "settings of solver: gradient"})
+    query: QueryObjective = field(
+        default_factory=QueryObjective, metadata={"description": "settings of objective: query"}
+    )
 
 
 @dataclass(frozen=True)

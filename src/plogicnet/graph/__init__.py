@@ -4,6 +4,7 @@ Other packages import from here. Only the list of data sets is imported from `da
 """
 
 from plogicnet.graph.family import demo_family
+from plogicnet.graph.hiding import Hide, choose_hiding
 from plogicnet.graph.io.dictionaries import read_labels
 from plogicnet.graph.io.queries import read_queries, read_triples
 from plogicnet.graph.io.readers import COLUMNS
@@ -42,6 +43,7 @@ __all__ = [
     "AnswerIndex",
     "BoolArray",
     "FloatArray",
+    "Hide",
     "IntArray",
     "KnowledgeGraph",
     "Side",
@@ -49,6 +51,7 @@ __all__ = [
     "Vocabulary",
     "add_facts",
     "as_triples",
+    "choose_hiding",
     "demo_family",
     "make_graph",
     "open_graph",

@@ -2,11 +2,13 @@
 
 from plogicnet.mln.conditional import aggregate_rows, base_log_odds, features, probability
 from plogicnet.mln.learning import Pseudolikelihood, gradient_ascent, learn_weights, newton, standard_errors
-from plogicnet.mln.rule_model import Reason, RuleModel, build_rule_model, m_step, rule_report
+from plogicnet.mln.query_model import QueryRuleModel, query_rule_model
+from plogicnet.mln.rule_model import Reason, RuleModel, build_rule_model
 from plogicnet.mln.scores import RuleScores
 
 __all__ = [
     "Pseudolikelihood",
+    "QueryRuleModel",
     "Reason",
     "RuleModel",
     "RuleScores",
@@ -16,9 +18,8 @@ __all__ = [
     "features",
     "gradient_ascent",
     "learn_weights",
-    "m_step",
     "newton",
     "probability",
-    "rule_report",
+    "query_rule_model",
     "standard_errors",
 ]

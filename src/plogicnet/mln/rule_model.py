@@ -11,6 +11,7 @@ from plogicnet.graph import RELATION, BoolArray, FloatArray, IntArray, Knowledge
 from plogicnet.grounding.grounder import Grounder
 from plogicnet.grounding.groundings import GroundNetwork, InMemoryGroundNetwork
 from plogicnet.grounding.rows import DistinctRows
+from plogicnet.grounding.rulebook import count_again
 from plogicnet.mln.conditional import Aggregate, Blanket, aggregate_rows, base_log_odds, features, probability
 from plogicnet.mln.learning import learn_weights, standard_errors
 from plogicnet.mln.scores import RuleScores
@@ -247,6 +248,21 @@ class RuleModel:
         """Return the log-odds of triples, from their relations and from `sums`, their sums of value · weight."""
         return np.asarray(self.base[relations] + sums)
 
+    def likelihood(self, hidden_q: FloatArray) -> dict[str, float]:
+        """Return the pseudolikelihood under q, which approximates E_q log p (Eq. 4 of the paper).
+
+        It sums over the triples that a rule concludes. The others do not depend on the weights. Triples without q are
+        left out.
+        """
+        log_odds = self.log_odds
+        terms = self.targets(hidden_q) * log_odds - np.logaddexp(0.0, log_odds)
+        return {"pseudolikelihood": float(np.nansum(terms[self.reached]))}
+
+    def counted_again(self) -> "RuleModel":
+        """Return the model with support and hits of the rules counted in its graph."""
+        rules, constraints = count_again(self.assignment.grounder, self.rules, self.constraints)
+        return replace(self, rules=rules, constraints=constraints)
+
     def targets(self, hidden_q: FloatArray) -> FloatArray:
         """Return the target y of every triple of O ∪ H: 1 on O and q on H."""
         targets = np.ones(len(self.observed))
@@ -257,6 +273,26 @@ class RuleModel:
     def hidden_p_w(self) -> FloatArray:
         """p_w of the hidden triples."""
         return probability(self.log_odds)[~self.observed]
+
+    def learn(self, hidden_q: FloatArray, config: Config, seed: int) -> "RuleModel":
+        """Return the model with weights learned from the targets y = 1 on O and y = q on H (Sec. 4.3 of the paper).
+
+        Hidden triples whose q is NaN are left out. p_w as their target would move with the weights, so it teaches
+        nothing either.
+        """
+        model = self
+        if config.mln.hidden_premises == "sampled":
+            assumed_true = np.random.default_rng([seed, 11]).random(len(hidden_q)) < hidden_q
+            model = replace(model, assignment=replace(model.assignment, assumed_true=assumed_true))
+        rules, targets = model.rules, model.targets(hidden_q)
+        weights = learn_weights(model.rows, targets, config.mln, rules.given, rules.fixed, config.threads)
+        return replace(model, rules=rules.with_weights(weights))
+
+    def report(self, hidden_q: FloatArray, config: Config) -> RuleTable:
+        """Return the rules with the standard errors of their weights and the number of groundings of each rule."""
+        rules, is_known = self.rules, ~np.isnan(self.targets(hidden_q))
+        errors = standard_errors(self.rows, rules.weight, config.mln.l2, rules.fixed, config.threads, is_known)
+        return rules.with_report(errors, self.network.groundings_per_rule)
 
     def bind(self, graph: KnowledgeGraph, progress: Progress = no_progress) -> "RuleModel":
         """Return the model for a graph with more facts or entities, with the same rules, weights and base rates.
@@ -322,24 +358,3 @@ def build_rule_model(
     return RuleModel(
         rules, constraints, TruthAssignment(grounder, assumed_true, config.mln.blanket, config.mln.aggregate, base)
     )
-
-
-def m_step(model: RuleModel, hidden_q: FloatArray, config: Config, seed: int) -> RuleModel:
-    """Return the model with weights learned from the targets y = 1 on O and y = q on H (Sec. 4.3 of the paper).
-
-    Hidden triples whose q is NaN are left out. p_w as their target would move with the weights, so it teaches nothing
-    either.
-    """
-    if config.mln.hidden_premises == "sampled":
-        assumed_true = np.random.default_rng([seed, 11]).random(len(hidden_q)) < hidden_q
-        model = replace(model, assignment=replace(model.assignment, assumed_true=assumed_true))
-    rules = model.rules
-    weights = learn_weights(model.rows, model.targets(hidden_q), config.mln, rules.given, rules.fixed, config.threads)
-    return replace(model, rules=rules.with_weights(weights))
-
-
-def rule_report(model: RuleModel, hidden_q: FloatArray, config: Config) -> RuleTable:
-    """Return the rules with the standard errors of their weights and the number of groundings of each rule."""
-    rules, is_known = model.rules, ~np.isnan(model.targets(hidden_q))
-    errors = standard_errors(model.rows, rules.weight, config.mln.l2, rules.fixed, config.threads, is_known)
-    return rules.with_report(errors, model.network.groundings_per_rule)

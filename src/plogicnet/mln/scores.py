@@ -27,6 +27,11 @@ class RuleScores:
     irreflexive: BoolArray
     observed: TripleSet
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether no rule concludes a triple."""
+        return not len(self.reached)
+
     @cached_property
     def _answers(self) -> dict[Side, AnswerIndex]:
         return {side: AnswerIndex.of(self.reached.triples, self.reached.entities, side) for side in SIDES}

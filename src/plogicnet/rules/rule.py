@@ -10,8 +10,10 @@ from plogicnet.config.shapes import CHAIN_SHAPES
 from plogicnet.support.errors import InputError
 
 MINED_PATTERNS = tuple(shape.name for shape in CHAIN_SHAPES)
-PATTERNS = (*MINED_PATTERNS, "irreflexive", "chain", "constant", "general")
+PATTERNS = (*MINED_PATTERNS, "irreflexive", "chain", "constant", "general", "formula")
 """All values of `Rule.pattern`, the mined patterns first."""
+FORMULA_PREFIX = "$"
+"""The first character of the built-in predicates that formulas have as premises, such as `$best_rule(X, Y)`."""
 
 RESERVED_CHARACTERS = frozenset('(),&=>"#:\\')
 """The characters that, like whitespace, end a plain word of the rule syntax."""
@@ -126,7 +128,7 @@ class Rule:
             >>> chain_rule([Step("a", True), Step("b", False)], "c").chain
             (Step(relation='a', forward=True), Step(relation='b', forward=False))
         """
-        if self.negated:
+        if self.negated or self.is_formula:
             return None
         atoms_with: dict[Term, list[int]] = defaultdict(list)
         for i, atom in enumerate(self.body):
@@ -180,9 +182,16 @@ class Rule:
             is_constraint = self.negated and not self.body and head.head == head.tail
             if is_constraint and isinstance(head.head, Variable):
                 return "irreflexive"
+            if self.is_formula:
+                return "formula"
             return "constant" if self._has_constant_hypothesis else "general"
         directions, same = [step.forward for step in self.chain], all(s.relation == head.relation for s in self.chain)
         return next((shape.name for shape in CHAIN_SHAPES if shape.matches(directions, same)), "chain")
+
+    @property
+    def is_formula(self) -> bool:
+        """Whether the premise is a built-in predicate; see `plogicnet.mln.formulas`."""
+        return len(self.body) == 1 and self.body[0].relation.startswith(FORMULA_PREFIX)
 
     @property
     def _has_constant_hypothesis(self) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 from plogicnet.config import SYSTEMS, Config
 from plogicnet.graph import BoolArray, FloatArray, KnowledgeGraph
-from plogicnet.mln import RuleModel, build_rule_model, m_step, rule_report
+from plogicnet.mln import RuleModel, build_rule_model, query_rule_model
 from plogicnet.neural.protocol import Guide
 from plogicnet.rules import RuleTable
 from plogicnet.support.errors import InputError
@@ -80,16 +80,18 @@ class System:
         progress: Progress = no_progress,
     ) -> RuleModel:
         """Build the rule model, before its weights are learned."""
+        if config.mln.objective == "query":
+            return query_rule_model(graph, config, rules, constraints, progress)
         model = build_rule_model(graph, config, rules, constraints, assumed_true, progress)
         return self.rule_model_class(model.rules, model.constraints, model.assignment)
 
     def m_step(self, model: RuleModel, hidden_q: FloatArray, config: Config, seed: int) -> RuleModel:
         """Learn the rule weights. `hidden_q` is q of each hidden triple, NaN if the neural model cannot score it."""
-        return m_step(model, hidden_q, config, seed)
+        return model.learn(hidden_q, config, seed)
 
     def report(self, model: RuleModel, hidden_q: FloatArray, config: Config) -> RuleTable:
         """Return the rules with their numbers of groundings and the standard errors of their weights."""
-        return rule_report(model, hidden_q, config)
+        return model.report(hidden_q, config)
 
     def guide(self, graph: KnowledgeGraph, config: Config, model: RuleModel) -> Guide | None:  # noqa: ARG002
         """Return the extra objective for the training of the neural model, or None."""

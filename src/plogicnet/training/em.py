@@ -194,11 +194,5 @@ def _held_out_share(graph: KnowledgeGraph, accepted: IntArray) -> float | None:
 
 
 def _elbo_parts(model: RuleModel, hidden_q: FloatArray) -> dict[str, float]:
-    """Return the parts of the evidence lower bound (Eq. 4) that can be computed: pseudolikelihood and entropy.
-
-    The pseudolikelihood under q approximates E_q log p. Both parts sum over the triples that a rule concludes. The
-    other triples do not depend on the weights. Triples without q are left out.
-    """
-    log_odds = model.log_odds
-    likelihood = np.nansum((model.targets(hidden_q) * log_odds - np.logaddexp(0.0, log_odds))[model.reached])
-    return {"pseudolikelihood": float(likelihood), "entropy": float(np.nansum(special.entr([hidden_q, 1 - hidden_q])))}
+    """Return the parts of the evidence lower bound (Eq. 4) that can be computed: pseudolikelihood and entropy."""
+    return model.likelihood(hidden_q) | {"entropy": float(np.nansum(special.entr([hidden_q, 1 - hidden_q])))}

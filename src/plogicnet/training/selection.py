@@ -47,7 +47,7 @@ def choose_lambda(
     """Return the λ with the best validation MRR, and the validation metrics of each ranking."""
     setting = config.em.lambda_
     grid = sorted(set(config.em.lambda_grid)) if setting == "auto" else [float(setting)]
-    if neural is None or not len(rules.reached):
+    if neural is None or rules.is_empty:
         grid = grid[:1] if setting != "auto" else [0.0]
     by_lambda = {f"λ={value!r}": ranking_orders(config, value)[PLOGICNET_STAR_KEY] for value in grid}
     others = {name: order for name, order in ranking_orders(config, 0.0).items() if name != PLOGICNET_STAR_KEY}

@@ -6,7 +6,6 @@ import numpy as np
 
 from plogicnet.config import Config
 from plogicnet.graph import HEAD, TAIL, IntArray, KnowledgeGraph
-from plogicnet.grounding.rulebook import count_again
 from plogicnet.neural.protocol import ExtensibleModel, NeuralModel
 from plogicnet.support.progress import Progress, displayed_until_end
 from plogicnet.systems.system import system_of
@@ -40,8 +39,7 @@ def update(
             neural, trained_steps = _bind(state.neural, old, graph, config, steps, hooks.progress)
     with hooks.clock("ground"), displayed_until_end(hooks.progress) as progress:
         model = state.rule_model.bind(graph, progress)
-        rules, constraints = count_again(model.assignment.grounder, model.rules, model.constraints)
-        model = replace(model, rules=rules, constraints=constraints)
+        model = model.counted_again()
         hidden_q = q_of_hidden(neural, model)
         rules = system_of(config).report(model, hidden_q, config)
     model = replace(model, rules=rules)

@@ -13,8 +13,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plogicnet.graph import AnswerIndex, IntArray, KnowledgeGraph, Side, Vocabulary
-from plogicnet.neural.paths.edges import Edges, Hide, PathQueries, choose_hiding
+from plogicnet.graph import AnswerIndex, Hide, IntArray, KnowledgeGraph, Side, Vocabulary, choose_hiding
+from plogicnet.neural.paths.edges import Edges, PathQueries
 from plogicnet.neural.paths.layer import PlainLayer
 from plogicnet.neural.paths.model import PathModel
 from plogicnet.neural.paths.network import initial_parameters, score_queries

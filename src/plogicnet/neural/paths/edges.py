@@ -2,16 +2,12 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from plogicnet.graph import HEAD, RELATION, TAIL, IntArray, KnowledgeGraph
-
-Hide = Literal["nothing", "edge", "pair"]
-"""Which edges are hidden from a query: none, the asked edge and its inverse, or all edges between its two ends."""
+from plogicnet.graph import HEAD, RELATION, TAIL, Hide, IntArray
 
 
 @dataclass(frozen=True)
@@ -122,26 +118,3 @@ class PathQueries:
             forward &= relation == self.relation
             backward &= relation == self.inverse(edges.n_relations)
         return forward | backward
-
-
-def choose_hiding(graph: KnowledgeGraph) -> Hide:
-    """Return what to hide in training, so that training queries are like those of valid.
-
-    A training triple counts as linked if another training triple has the same two entities. If linked pairs are less
-    than half as frequent in valid, a model that learns from links in training expects links that valid does not have.
-    All edges between the two ends are hidden then.
-
-    Example:
-        >>> choose_hiding(KnowledgeGraph.from_names([("anna", "knows", "ben")]))
-        'edge'
-    """
-    n = len(graph.entities)
-
-    def pairs(triples: IntArray) -> IntArray:
-        ends = np.sort(triples[:, [HEAD, TAIL]], axis=1)
-        return ends[:, 0] * n + ends[:, 1]
-
-    distinct, pair_of_triple, count = np.unique(pairs(graph.train), return_inverse=True, return_counts=True)
-    linked_in_train = np.mean(count[pair_of_triple] > 1)
-    linked_in_valid = np.mean(np.isin(pairs(graph.valid), distinct)) if len(graph.valid) else linked_in_train
-    return "pair" if linked_in_valid < linked_in_train / 2 else "edge"

@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from plogicnet.graph import BoolArray, IntArray, TripleSet, as_triples
+from plogicnet.graph import BoolArray, Hide, IntArray, TripleSet, as_triples
 from plogicnet.neural.checkpoint import Tensors
 from plogicnet.neural.device import single_threaded
 from plogicnet.neural.paths.compiled.scorer import CompiledScorer, Messages
-from plogicnet.neural.paths.edges import Hide, PathQueries
+from plogicnet.neural.paths.edges import PathQueries
 from plogicnet.neural.paths.network import score_states
 from plogicnet.neural.protocol import ScoredPath
 

@@ -19,11 +19,13 @@ from plogicnet.graph import (
     TAIL,
     AnswerIndex,
     BoolArray,
+    Hide,
     IntArray,
     KnowledgeGraph,
     Side,
     TripleSet,
     as_triples,
+    choose_hiding,
 )
 from plogicnet.neural.checkpoint import Tensors
 from plogicnet.neural.device import single_threaded
@@ -33,7 +35,7 @@ from plogicnet.neural.paths.backend import choose_backend, device_for
 from plogicnet.neural.paths.batches import CPU, Batch, Batches, on_device
 from plogicnet.neural.paths.compiled.scorer import CompiledScorer
 from plogicnet.neural.paths.cost import PART_QUERIES, scoring_bytes
-from plogicnet.neural.paths.edges import Edges, Hide, PathQueries, choose_hiding
+from plogicnet.neural.paths.edges import Edges, PathQueries
 from plogicnet.neural.paths.explanation import PathExplainer
 from plogicnet.neural.paths.layer import PlainLayer
 from plogicnet.neural.paths.network import LayerScorer, Scorer, initial_parameters

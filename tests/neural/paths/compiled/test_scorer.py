@@ -7,11 +7,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from path_graphs import assert_equal_up_to_rounding, random_graph, sampled_queries, scores_and_gradients
+from plogicnet.graph import Hide
 from plogicnet.neural.checkpoint import Tensors
 from plogicnet.neural.paths.backend import choose_backend
 from plogicnet.neural.paths.compiled.reach import random_number
 from plogicnet.neural.paths.compiled.scorer import CompiledScorer
-from plogicnet.neural.paths.edges import Edges, Hide, PathQueries
+from plogicnet.neural.paths.edges import Edges, PathQueries
 from plogicnet.neural.paths.layer import PlainLayer
 from plogicnet.neural.paths.network import LayerScorer, initial_parameters
 from plogicnet.neural.paths.settings import PathSettings

@@ -6,7 +6,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from path_graphs import assert_equal_up_to_rounding, random_graph, sampled_queries, scores_and_gradients
-from plogicnet.neural.paths.edges import Edges, Hide
+from plogicnet.graph import Hide
+from plogicnet.neural.paths.edges import Edges
 from plogicnet.neural.paths.layer import PlainLayer
 from plogicnet.neural.paths.network import LayerScorer, initial_parameters
 

@@ -41,6 +41,13 @@ GENERAL = (
     "a(X, Y) & b(X, Z) => c(X, Y)",
     "a(X, X) => c(X, X)",
     "a(X, e0) => b(X, e1)",
+    "a(X, e0) => b(e0, X)",
+    "a(e1, X) => b(X, e1)",
+    "a(e0, X) => b(e1, X)",
+    "a(X, Y) => b(X, e0)",
+    "a(Y, X) => b(X, e0)",
+    "a(X, Y) => b(e0, X)",
+    "a(Y, X) => b(e0, X)",
     "a(e0, X) & b(X, Y) => c(Y, e0)",
     "a(X, Y) & a(Y, Z) & b(Z, X) => c(X, Z)",
 )

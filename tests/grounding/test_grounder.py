@@ -31,7 +31,8 @@ from reference import (
 )
 
 mixed = st.tuples(
-    st.lists(chain_rules(), min_size=1, max_size=3), st.lists(general_rules(), min_size=1, max_size=2)
+    st.lists(chain_rules(), min_size=1, max_size=3),
+    st.lists(general_rules().filter(lambda rule: rule.pattern == "general"), min_size=1, max_size=2),
 ).flatmap(lambda both: st.permutations(both[0] + both[1]).map(tuple))
 ONE_THREAD = Resources(threads=1)
 

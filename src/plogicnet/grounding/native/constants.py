@@ -94,7 +94,9 @@ def constant_rules(rules: ConstantRules, relations: Sequence[str], entities: Seq
             Atom(relations[s % n], *((subject, o) if s < n else (o, subject)))
             for s, o in ((premise_step, other), (step, Constant(entities[constant])))
         )
-        yield Rule((premise,), hypothesis)
+        rule = Rule((premise,), hypothesis)
+        rule.__dict__["chain"] = None  # fills the cached property: mining creates 100,000 rules
+        yield rule
 
 
 def _premise_counts(adjacency: Adjacency) -> tuple[IntArray, IntArray]:

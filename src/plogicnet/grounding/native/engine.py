@@ -1,5 +1,6 @@
 """The native engine."""
 
+from dataclasses import dataclass, replace
 from functools import reduce
 
 import numpy as np
@@ -15,6 +16,7 @@ from plogicnet.grounding.native.chains import chain_rules, mine_chains
 from plogicnet.grounding.native.constants import constant_rules, mine_constants
 from plogicnet.grounding.native.grounding import count_groundings_per_chain, ground_network
 from plogicnet.grounding.native.mining import COUNT_FUNCTIONS, mine
+from plogicnet.grounding.native.subjects import SubjectLookup, SubjectRules, Subjects
 from plogicnet.grounding.native.walks import Chain, TripleIndex, chain_of, count, ground
 from plogicnet.rules import Rule, RuleTable
 from plogicnet.support.errors import InputError
@@ -22,14 +24,14 @@ from plogicnet.support.memory import require_bytes
 
 
 class NativeEngine:
-    """The engine for chains of relations; see `Engine`."""
+    """The engine for chains of relations, and for rules with constants; see `Engine`."""
 
-    scope = "chains of relations"
+    scope = "chains of relations, and rules such as r(X, a) => s(X, b), where a and b are entities"
     in_memory = True
 
     def supports(self, rule: Rule) -> bool:
-        """Return whether the rule is a chain."""
-        return rule.chain is not None
+        """Return whether the rule is a chain, or has one premise and a constant in the hypothesis."""
+        return rule.chain is not None or rule.pattern == "constant"
 
     def check_available(self) -> None:
         """Do nothing: the engine is always available."""
@@ -62,40 +64,93 @@ class NativeEngine:
         return MiningResult(reduce(RuleTable.concat, tables), mined.constraints, n_candidates)
 
     def count(self, task: GroundingTask) -> tuple[IntArray, IntArray]:
-        """Count the conclusions of all paths of each rule."""
-        triple_index, counts = TripleIndex(task.graph.observed), np.zeros((2, len(task.rules)), dtype=np.int64)
+        """Count the conclusions of each rule."""
+        triple_index, encoded = TripleIndex(task.graph.observed), EncodedRules.of(task)
+        counts = np.zeros((2, len(task.rules)), dtype=np.int64)
         with task.resources.progress("counting conclusions, rules", len(task.rules)) as advance:
-            for i, chain in enumerate(_chains(task)):
+            counts[:, encoded.subject_rows] = Subjects.of(triple_index, encoded.subjects).count(task.counting)
+            advance(len(encoded.subjects))
+            for i, chain in zip(encoded.chain_rows.tolist(), encoded.chains, strict=True):
                 counts[:, i] = count(triple_index, chain, task.counting)
                 advance()
         return counts[0], counts[1]
 
     def count_groundings(self, task: GroundingTask) -> FloatArray:
         """Count the paths of each rule without visiting every path."""
-        return count_groundings_per_chain(TripleIndex(task.graph.observed), _chains(task))
+        triple_index, encoded = TripleIndex(task.graph.observed), EncodedRules.of(task)
+        return encoded.in_order(
+            count_groundings_per_chain(triple_index, encoded.chains),
+            Subjects.of(triple_index, encoded.subjects).n_groundings,
+        )
 
     def ground(self, task: GroundingTask) -> InMemoryGroundNetwork:
         """Ground the rules into arrays."""
-        return ground_network(task.graph.observed, _chains(task), task.counting, task.hidden_premises, task.resources)
+        encoded = EncodedRules.of(task)
+
+        def check_memory(counts: FloatArray) -> None:
+            task.resources.check_memory(encoded.in_order(*np.split(counts, [len(encoded.chains)])))
+
+        network = ground_network(
+            task.graph.observed,
+            encoded.chains,
+            task.counting,
+            task.hidden_premises,
+            replace(task.resources, check_memory=check_memory),
+            encoded.subjects,
+        )
+        rows = np.append(encoded.chain_rows, encoded.subject_rows)
+        np.take(rows, network.rule, out=network.rule)
+        return network
 
     def grounding_lookup(self, task: GroundingTask) -> GroundingLookup:
-        """Return a function that finds the paths from a triple's head to its tail. All calls share one index."""
-        triple_index, chains = TripleIndex(task.graph.observed), _chains(task)
+        """Return a function that finds the groundings that conclude a triple. All calls share one index."""
+        triple_index, encoded = TripleIndex(task.graph.observed), EncodedRules.of(task)
+        chains: dict[int, list[tuple[int, Chain]]] = {}
+        for i, chain in zip(encoded.chain_rows.tolist(), encoded.chains, strict=True):
+            chains.setdefault(chain.relation, []).append((i, chain))
+        subjects = SubjectLookup.of(triple_index, encoded.subjects)
 
         def lookup(triple: IntArray) -> dict[int, IntArray]:
             by_rule = {}
             start, end = int(triple[HEAD]), int(triple[TAIL])
-            for i, chain in enumerate(chains):
-                if chain.relation == triple[RELATION]:
-                    batches = ground(triple_index, chain, task.counting, start=start, end=end)
-                    by_rule[i] = triple_index.facts.triples[np.concatenate([batch.premises for batch in batches])]
-            return {i: premises for i, premises in by_rule.items() if len(premises)}
+            for i, chain in chains.get(int(triple[RELATION]), []):
+                batches = ground(triple_index, chain, task.counting, start=start, end=end)
+                by_rule[i] = triple_index.facts.triples[np.concatenate([batch.premises for batch in batches])]
+            for i, premises in subjects.groundings(triple, task.counting).items():
+                by_rule[int(encoded.subject_rows[i])] = premises
+            return {i: premises for i, premises in sorted(by_rule.items()) if len(premises)}
 
         return lookup
 
 
-def _chains(task: GroundingTask) -> list[Chain]:
-    return [chain_of(rule, task.graph.relations) for rule in task.rules]
+@dataclass(frozen=True)
+class EncodedRules:
+    """The rules of a task with ids instead of names.
+
+    Attributes:
+        chains, chain_rows: the chains, and their indices in the task.
+        subjects, subject_rows: the rules with constants, and their indices.
+    """
+
+    chains: list[Chain]
+    chain_rows: IntArray
+    subjects: SubjectRules
+    subject_rows: IntArray
+
+    @classmethod
+    def of(cls, task: GroundingTask) -> "EncodedRules":
+        """Encode the rules of a task. Raise InputError if the native engine does not support one."""
+        is_subject = np.array([rule.pattern == "constant" for rule in task.rules], dtype=bool)
+        chain_rows, subject_rows = np.flatnonzero(~is_subject), np.flatnonzero(is_subject)
+        chains = [chain_of(task.rules[i], task.graph.relations) for i in chain_rows.tolist()]
+        subjects = SubjectRules.of([task.rules[i] for i in subject_rows.tolist()], task.graph)
+        return cls(chains, chain_rows, subjects, subject_rows)
+
+    def in_order(self, of_chains: FloatArray, of_subjects: IntArray | FloatArray) -> FloatArray:
+        """Return numbers of the rules in the order of the task."""
+        numbers = np.empty(len(self.chain_rows) + len(self.subject_rows))
+        numbers[self.chain_rows], numbers[self.subject_rows] = of_chains, of_subjects
+        return numbers
 
 
 NATIVE: Engine = NativeEngine()

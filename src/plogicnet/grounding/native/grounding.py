@@ -1,5 +1,6 @@
-"""Grounding of chains, which finds the hidden triples and all groundings, in memory."""
+"""Grounding, which finds the hidden triples and all groundings, in memory."""
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -10,6 +11,7 @@ from plogicnet.graph import RELATION, FloatArray, IntArray, TripleSet, triple_ke
 from plogicnet.grounding.engine import CountingMode, Resources
 from plogicnet.grounding.groundings import InMemoryGroundNetwork
 from plogicnet.grounding.native.compositions import CompositionRules, SortedFacts, count_groundings, fill_groundings
+from plogicnet.grounding.native.subjects import SubjectRules, Subjects
 from plogicnet.grounding.native.walks import (
     Chain,
     TripleIndex,
@@ -33,11 +35,12 @@ def ground_network(
     counting: CountingMode,
     hidden_premises: bool = False,
     resources: Resources | None = None,
+    subjects: SubjectRules | None = None,
 ) -> InMemoryGroundNetwork:
     """Find the hidden triples H and all groundings that conclude a triple of O ∪ H.
 
     Premises are in O, or in O ∪ H with `hidden_premises`. From hidden premises, rules can also conclude triples outside
-    O ∪ H. These groundings are dropped.
+    O ∪ H. These groundings are dropped. The rules of the network are the chains, then `subjects` in their order.
 
     Example:
         >>> from plogicnet.grounding.native.walks import EncodedStep
@@ -47,13 +50,15 @@ def ground_network(
         (array([1]), array([[0]]))
     """
     resources = resources or Resources()
-    buffer = _ground_all(TripleIndex(observed), chains, counting, resources)
+    subjects = SubjectRules.none() if subjects is None else subjects
+    buffer = _ground_all(TripleIndex(observed), chains, subjects, counting, resources)
     triples = _collect_triples(observed, buffer.key)
     if hidden_premises:
         del buffer
         triple_index = TripleIndex(triples)
-        resources.check_memory(count_groundings_per_chain(triple_index, chains))
-        buffer = _ground_all(triple_index, chains, counting, resources).keep_conclusions_in(triples)
+        n_of_subjects = Subjects.of(triple_index, subjects).n_groundings
+        resources.check_memory(np.append(count_groundings_per_chain(triple_index, chains), n_of_subjects))
+        buffer = _ground_all(triple_index, chains, subjects, counting, resources).keep_conclusions_in(triples)
     else:
         # the appended -1 keeps the padding: premise -1 selects the last element
         row_of_fact = np.append(np.searchsorted(triples.keys, observed.keys), -1)
@@ -62,7 +67,8 @@ def ground_network(
     for chunk in buffer.chunks():  # replace keys by rows in place, because a second copy may not fit into memory
         buffer.key[chunk] = np.searchsorted(triples.keys, buffer.key[chunk])
     is_observed = observed.contains_keys(triples.keys)
-    return InMemoryGroundNetwork(triples, is_observed, len(chains), buffer.rule, buffer.key, buffer.premises)
+    n_rules = len(chains) + len(subjects)
+    return InMemoryGroundNetwork(triples, is_observed, n_rules, buffer.rule, buffer.key, buffer.premises)
 
 
 def _collect_triples(observed: TripleSet, keys: IntArray) -> TripleSet:
@@ -157,9 +163,13 @@ def _is_composition(chain: Chain) -> bool:
 
 
 def _ground_all(
-    triple_index: TripleIndex, chains: Sequence[Chain], counting: CountingMode, resources: Resources
+    triple_index: TripleIndex,
+    chains: Sequence[Chain],
+    subject_rules: SubjectRules,
+    counting: CountingMode,
+    resources: Resources,
 ) -> GroundingBuffer:
-    """Ground every chain into one buffer.
+    """Ground every rule into one buffer.
 
     Compiled code grounds all compositions with the same first relation together. Other chains are grounded one by one.
     """
@@ -173,7 +183,8 @@ def _ground_all(
         _composition_rules(triple_index, chains, counting, by_first),
     )
     n_others = int(count_groundings_per_chain(triple_index, [chains[i] for i in others]).sum())
-    with resources.progress("grounding, rules", len(chains)) as advance:
+    subjects = Subjects.of(triple_index, subject_rules)
+    with resources.progress("grounding, rules", len(chains) + len(subject_rules)) as advance:
 
         def fill_slice(task: tuple[CompositionRules, int, int]) -> None:
             rules, start, stop = task
@@ -184,7 +195,9 @@ def _ground_all(
 
         counts = map_in_threads(partial(count_groundings, facts), compositions, resources.threads)
         ends = np.cumsum([0, *counts]).tolist()
-        size = ends[-1] + n_others  # an upper bound; the system allocates pages only when they are written
+        size = (
+            ends[-1] + n_others + int(subjects.n_groundings.sum())
+        )  # an upper bound; the system allocates pages only when they are written
         buffer = GroundingBuffer(np.empty(size, np.int64), np.empty(size, np.int64), np.empty((size, width), np.int64))
         slices = zip(compositions, ends[:-1], ends[1:], strict=True)
         filled = map_in_threads(fill_slice, slices, resources.threads)
@@ -198,7 +211,20 @@ def _ground_all(
                 buffer.key[start:end] = triple_keys(conclusions(paths, chains[i].relation), n)
                 _pad(paths.premises, buffer.premises[start:end])
             advance()
+        for low, high in _split(subjects.n_groundings):
+            rule, keys, rows = subjects.ground(low, high, counting)
+            start, end = end, end + len(rule)
+            buffer.rule[start:end], buffer.key[start:end] = len(chains) + rule, keys
+            buffer.premises[start:end, 0], buffer.premises[start:end, 1:] = rows, -1
+            advance(high - low)
     return buffer.truncate(end)
+
+
+def _split(n_groundings: IntArray) -> list[tuple[int, int]]:
+    """Split rules with these numbers of groundings into ranges of about CHUNK_GROUNDINGS groundings."""
+    cuts = np.flatnonzero(np.diff(np.cumsum(n_groundings) // CHUNK_GROUNDINGS)) + 1
+    bounds = [0, *cuts.tolist(), len(n_groundings)]
+    return [(low, high) for low, high in itertools.pairwise(bounds) if low < high]
 
 
 def _composition_rules(

@@ -96,6 +96,7 @@ def mine(graph: KnowledgeGraph, settings: config.Rules, resources: Resources | N
         >>> [str(rule) for rule in mined.rules.rules]
         ['husband(X, Y) => wife(Y, X)', 'wife(X, Y) => husband(Y, X)']
     """
+    _require_patterns_alone(settings)
     resources, shapes = resources or Resources(), shapes_of(settings.patterns)
     forward, backward = (_piece_of_each_fact(graph.observed, start) for start in (HEAD, TAIL))
     n_pieces = {True: int(forward.max(initial=0)) + 1, False: int(backward.max(initial=0)) + 1}
@@ -119,6 +120,21 @@ def mine(graph: KnowledgeGraph, settings: config.Rules, resources: Resources | N
             candidates.append(CandidateRules.from_counts(shape, columns, support, hits, settings))
             _execute(database, queries.drop_tables)
     return mining_result(graph, settings, candidates)
+
+
+def _require_patterns_alone(settings: config.Rules) -> None:
+    """Raise InputError if the settings ask for rules that only the native engine mines."""
+    wanted = {
+        "rules.max_length=3": settings.max_length == 3,
+        "rules.backward=true": settings.backward,
+        "rules.constants=true": settings.constants,
+    }
+    if any(wanted.values()):
+        names = " and ".join(name for name, is_wanted in wanted.items() if is_wanted)
+        raise InputError(
+            f"{names}: the SQL engine mines only the patterns of rules.patterns. Use --set grounding.engine=native, and"
+            " only patterns that the native engine mines."
+        )
 
 
 def _piece_of_each_fact(facts: TripleSet, start: int) -> IntArray:

@@ -14,7 +14,7 @@ from plogicnet.evaluation.calibration import Calibration
 from plogicnet.graph import MISSING, SPLITS, IntArray, KnowledgeGraph
 from plogicnet.grounding.engine import MiningResult
 from plogicnet.grounding.grounder import Grounder
-from plogicnet.grounding.rulebook import collect_rules
+from plogicnet.grounding.rulebook import collect_rules, plan_mining
 from plogicnet.inference import prediction
 from plogicnet.inference.evaluation import evaluate
 from plogicnet.inference.explanation import PREMISES, Explanation, explain
@@ -141,6 +141,8 @@ class PLogicNet:
         self.snapshot, self._saved_files = None, {}
         with nullcontext() if folder is None else lifecycle.open_run(folder, new=True):
             graph = with_validation(graph, self.config)
+            if self.config.em.rules:
+                self.config = plan_mining(graph, self.config, hooks.progress if hooks else no_progress)
             if folder is not None:
                 write_start(folder, self.config, graph, statements)
             return self._train(ResumePoint(self.config, graph, statements), hooks or Hooks(), folder, "train")

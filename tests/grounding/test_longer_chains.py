@@ -2,8 +2,10 @@
 
 import itertools
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from plogicnet.config import Config
 from plogicnet.config.shapes import CHAIN_SHAPES
@@ -11,11 +13,12 @@ from plogicnet.graph import KnowledgeGraph
 from plogicnet.grounding.engine import GroundingTask, Resources
 from plogicnet.grounding.native.engine import NATIVE
 from plogicnet.grounding.native.walks import Chain, EncodedStep
+from plogicnet.grounding.rulebook import collect_rules, plan_mining
 from plogicnet.grounding.sql.clauses import Clause, EncodedAtom
 from plogicnet.grounding.sql.duckdb import SQL
 from plogicnet.rules import Rule, Variable, parse_rule
 from plogicnet.support.errors import InputError
-from reference import as_set, graphs, support_and_hits
+from reference import as_set, graphs, numbered_graph, support_and_hits
 
 EVERYTHING = Config().with_values(
     {
@@ -151,3 +154,54 @@ def test_paths_counting_is_refused() -> None:
 def test_pattern_of_rules_with_constants(text: str, pattern: str) -> None:
     rule: Rule = parse_rule(text)
     assert rule.pattern == pattern
+
+
+SAMPLED = {"rules.constants": False, "rules.min_hits": 2, "rules.min_precision.chain": 0.5}
+
+
+@settings(max_examples=60, deadline=None)
+@given(graphs(max_entities=5, max_relations=2, max_triples=16), st.booleans())
+def test_a_sample_of_all_walks_finds_all_chains(graph: KnowledgeGraph, backward: bool) -> None:
+    config = EVERYTHING.with_values(SAMPLED | {"rules.backward": backward})
+    assert mined(graph, config.with_values({"rules.sampled_walks": 10**6}), "chain") == mined(graph, config, "chain")
+
+
+@settings(max_examples=30, deadline=None)
+@given(graphs(max_entities=8, max_relations=2, max_triples=40), st.integers(1, 60), st.integers(0, 300))
+def test_a_sample_finds_some_chains_with_exact_counts(graph: KnowledgeGraph, walks: int, paths: int) -> None:
+    everything = EVERYTHING.with_values(SAMPLED)
+    config = everything.with_values({"rules.sampled_walks": walks, "rules.counted_paths": paths})
+    table = NATIVE.mine(graph, config.rules, Resources(threads=1, seed=3))
+    assert mined(graph, config, "chain").items() <= mined(graph, everything, "chain").items()
+    again = NATIVE.mine(graph, config.rules, Resources(threads=2, seed=3))
+    assert again.rules.rows() == table.rules.rows()
+    assert again.mined == table.mined
+
+
+def test_a_budget_becomes_a_plan_that_is_repeated() -> None:
+    rng = np.random.default_rng(0)
+    hub = np.stack([np.zeros(3000, int), np.zeros(3000, int), np.arange(1, 3001)], axis=1)
+    other = np.stack([rng.integers(0, 3001, 9000), rng.integers(1, 4, 9000), rng.integers(0, 3001, 9000)], axis=1)
+    graph = numbered_graph(3001, 4, map(tuple, np.concatenate([hub, other]).tolist()))
+    start = Config().with_values(
+        {"rules.max_length": 3, "rules.backward": True, "rules.min_precision.chain": 0.2, "rules.budget_s": 0.05}
+    )
+    planned = plan_mining(graph, start)
+    assert planned.rules.budget_s == 0
+    assert planned.rules.sampled_walks > 0
+    assert planned.rules.counted_paths > 0
+    assert plan_mining(graph, planned) == planned
+    first, second = (collect_rules(graph, planned.with_values({"threads": n})) for n in (1, 2))
+    assert first.rules.rows() == second.rules.rows()
+    assert first.mined == second.mined
+    assert first.mined["chains"]["exhaustive"] is False  # type: ignore[index]
+    tiny = KnowledgeGraph.from_names([("a", "r", "b"), ("b", "s", "c"), ("c", "t", "a")])
+    assert plan_mining(tiny, start.with_values({"rules.budget_s": 60})).rules.sampled_walks == 0
+
+
+@pytest.mark.parametrize("wanted", ["max_length=3", "backward=true", "constants=true"])
+def test_the_sql_engine_refuses_to_mine_longer_rules(wanted: str) -> None:
+    graph = KnowledgeGraph.from_names([("a", "r", "b")])
+    config = Config().with_assignments([f"rules.{wanted}", "grounding.engine=sql"])
+    with pytest.raises(InputError, match=rf"^rules\.{wanted}: .*grounding\.engine=native"):
+        collect_rules(graph, config)

@@ -82,7 +82,12 @@ def mine(
         example_rows = [
             {"rule": str(mined.rules.rules[i])} | e.to_json() for i, entries in rule_examples.items() for e in entries
         ]
-        print_json(counts | cost | ({"examples": example_rows} if examples else {}))
+        print_json(
+            counts
+            | cost
+            | ({"mined": mined.mined} if mined.mined else {})
+            | ({"examples": example_rows} if examples else {})
+        )
         return
     _show(counts, mined.rules, shown, rule_examples, opened.labels)
     if out is not None:

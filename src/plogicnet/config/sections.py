@@ -62,6 +62,18 @@ class Rules:
     min_hits: int = setting(
         1, "minimum number of training triples that a longer chain or a rule with constants concludes", low=1
     )
+    budget_s: float = setting(
+        0.0,
+        "seconds for mining chains of three steps, turned into sampled_walks and counted_paths before mining begins;"
+        " 0: no sampling, unless sampled_walks is set",
+        low=0,
+    )
+    sampled_walks: int = setting(
+        0, "number of walks that propose chains of three steps; 0: all chains are found, without sampling", low=0
+    )
+    counted_paths: int = setting(
+        0, "with sampled_walks, largest number of paths walked to count the proposed chains; 0: no limit", low=0
+    )
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 The setting `grounding.engine` names an engine of the registry `plogicnet.config.ENGINES`.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
@@ -39,11 +39,13 @@ class MiningResult:
         rules: the rules that reach `rules.min_support` and the `rules.min_precision` of their pattern.
         constraints: the irreflexive constraints that reach `rules.min_precision.irreflexive`.
         n_candidates: the number of rules with at least one hit.
+        mined: what was mined beyond the patterns, and whether all of it was found, as a JSON object.
     """
 
     rules: RuleTable
     constraints: RuleTable
     n_candidates: int
+    mined: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,7 @@ class Resources:
         threads: number of threads; 0 uses all cores.
         memory_mb: the setting `grounding.memory_mb`; 0 uses half of the free memory.
         progress: displays the progress of long steps.
+        seed: the setting `seed`, for mining that samples.
         check_memory: raises InputError if the given numbers of groundings per rule do not fit into memory. With hidden
             premises, a rule can have more groundings than `count_groundings` returns. An engine with its result in
             memory then calls `check_memory` with the larger numbers before it creates the groundings.
@@ -62,6 +65,7 @@ class Resources:
     threads: int = 0
     memory_mb: int = 0
     progress: Progress = field(default=no_progress, repr=False, compare=False)
+    seed: int = 0
     check_memory: Callable[[FloatArray], None] = field(default=lambda _: None, repr=False, compare=False)
 
 

@@ -11,6 +11,7 @@ from plogicnet.config.shapes import shapes_of
 from plogicnet.graph import HEAD, RELATION, TAIL, BoolArray, KnowledgeGraph
 from plogicnet.grounding.engine import Engine, MiningResult, Resources, iter_engines
 from plogicnet.grounding.grounder import Grounder
+from plogicnet.grounding.native.planning import plan_sampling
 from plogicnet.rules import Rule, RuleTable, Statement
 from plogicnet.rules.table import file_columns
 from plogicnet.support.errors import InputError, pluralize
@@ -37,9 +38,29 @@ def collect_rules(
     empty = RuleTable.of([], [], [])
     mined = MiningResult(empty, empty, 0)
     if config.rules.mine:
-        resources = Resources(config.threads, config.grounding.memory_mb, progress)
+        config = plan_mining(graph, config, progress)
+        resources = _resources(config, progress)
         mined = _select_miner(config).mine(graph, config.rules, resources)
     return _add_statements(mined, graph, config, statements, progress) if statements else mined
+
+
+def plan_mining(graph: KnowledgeGraph, config: Config, progress: Progress = no_progress) -> Config:
+    """Turn `rules.budget_s` into numbers of walks and paths, and set it to 0. Mining with the result ignores the clock.
+
+    Example:
+        >>> from plogicnet.graph import demo_family
+        >>> plan_mining(demo_family(), Config()) == Config()  # without a budget
+        True
+    """
+    if not (config.rules.mine and config.rules.budget_s) or config.rules.sampled_walks:
+        return config
+    counts = plan_sampling(graph, config.rules, _resources(config, progress))
+    log.info("rules.budget_s=%g: %s", config.rules.budget_s, ", ".join(f"rules.{k}={v}" for k, v in counts.items()))
+    return config.with_values({"rules.budget_s": 0.0, **{f"rules.{name}": n for name, n in counts.items()}})
+
+
+def _resources(config: Config, progress: Progress) -> Resources:
+    return Resources(config.threads, config.grounding.memory_mb, progress, config.seed)
 
 
 def _select_miner(config: Config) -> Engine:
@@ -89,7 +110,10 @@ def _add_statements(
         s.rule for s in unmatched if s.rule.pattern == "irreflexive" and s.rule.canonical not in mined_constraints
     ]
     return MiningResult(
-        rules.concat(table), mined.constraints.concat(_constraint_table(graph, constraints)), mined.n_candidates
+        rules.concat(table),
+        mined.constraints.concat(_constraint_table(graph, constraints)),
+        mined.n_candidates,
+        mined.mined,
     )
 
 

@@ -70,7 +70,7 @@ def require_new(path: Path) -> None:
 def require_compatible(path: Path, config: Config) -> None:
     """Raise InputError unless a directory has a run with these settings, or a new run can be created in it.
 
-    The values of `device` and `threads` can differ.
+    The values of `device` and `threads` can differ, and so can the plan of a mining budget.
 
     Example:
         >>> require_compatible(Path("nowhere"), Config())
@@ -79,6 +79,9 @@ def require_compatible(path: Path, config: Config) -> None:
         require_new(path)
         return
     existing, requested = (replace(c.completed, device="auto", threads=0) for c in (_config(path), config))
+    if requested.rules.budget_s:
+        names = ("budget_s", "sampled_walks", "counted_paths")
+        existing = existing.with_values({f"rules.{name}": getattr(requested.rules, name) for name in names})
     if existing != requested:
         raise InputError(f"{path} contains a run with other settings. Use another directory, or remove this one.")
 

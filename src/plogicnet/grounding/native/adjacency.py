@@ -8,6 +8,8 @@ import numpy as np
 from plogicnet.graph import HEAD, RELATION, TAIL, IntArray, TripleSet
 from plogicnet.support.compiling import compiled
 
+MAX_GROUPS = 1 << 26
+"""The largest number of pairs of an entity and a step whose edges are found in a table instead of by search."""
 Ids = Any
 """An array of int32 ids in compiled code."""
 
@@ -26,6 +28,8 @@ class Edges(NamedTuple):
         step_begin: the first edge of each step, and the end of the last.
         step_source: the entity at which each edge begins, sorted by step.
         step_target, step_fact: the target and the fact of these edges.
+        group_begin: the first edge of each pair of an entity and a step, and the end of the last, if there are at most
+            MAX_GROUPS pairs; otherwise empty.
     """
 
     begin: Ids
@@ -39,6 +43,7 @@ class Edges(NamedTuple):
     step_source: Ids
     step_target: Ids
     step_fact: Ids
+    group_begin: Ids
 
 
 @dataclass(frozen=True)
@@ -83,6 +88,7 @@ class Adjacency:
             step_source=ids(source, of_step),
             step_target=ids(target, of_step),
             step_fact=ids(fact, of_step),
+            group_begin=_group_begin(source * 2 * n_relations + step, n * 2 * n_relations),
         )
         return cls(edges, facts, n, n_relations)
 
@@ -101,6 +107,13 @@ class Adjacency:
         return step - self.n_relations if step >= self.n_relations else step + self.n_relations
 
 
+def _group_begin(groups: IntArray, n_groups: int) -> Ids:
+    """Return the first edge of each group and the end of the last, or an empty array if there are too many groups."""
+    if n_groups > MAX_GROUPS:
+        return np.empty(0, dtype=np.int32)
+    return np.append(0, np.cumsum(np.bincount(groups, minlength=n_groups))).astype(np.int32)
+
+
 @compiled()
 def lower_bound(values, low, high, value):  # type: ignore[no-untyped-def]
     """Return the first position from `low` to `high` of a sorted slice whose value is not less than `value`."""
@@ -116,5 +129,8 @@ def lower_bound(values, low, high, value):  # type: ignore[no-untyped-def]
 @compiled()
 def edges_of(edges, entity, step):  # type: ignore[no-untyped-def]
     """Return the first edge of an entity's edges with this step, and their end."""
+    if len(edges.group_begin):
+        group = np.int64(entity) * (len(edges.step_begin) - 1) + step
+        return np.int64(edges.group_begin[group]), np.int64(edges.group_begin[group + 1])
     low = lower_bound(edges.step, edges.begin[entity], edges.begin[entity + 1], step)
     return low, lower_bound(edges.step, low, edges.begin[entity + 1], step + 1)

@@ -58,7 +58,7 @@ def mine_chains(adjacency: Adjacency, settings: config.Rules, resources: Resourc
     found = _hits(adjacency, settings, length, resources)
     codes = np.unique(np.concatenate([keys for keys, _, _ in found]))
     bodies = [_decode(int(code), adjacency.n_steps) for code in codes]
-    kept = np.array([_is_mined(body, adjacency.n_relations, settings.backward) for body in bodies], dtype=bool)
+    kept = np.array([is_mined(body, adjacency.n_relations, settings.backward) for body in bodies], dtype=bool)
     codes, bodies = codes[kept], list(itertools.compress(bodies, kept))
     pairs = _count_pairs(adjacency, bodies, resources)
     columns: list[list[IntArray]] = [[], [], [], []]
@@ -83,18 +83,24 @@ def chain_rules(chains: CountedChains, names: Sequence[str]) -> Iterator[Rule]:
         yield chain_rule(steps, names[relation])
 
 
+def count_three_step_paths(adjacency: Adjacency) -> float:
+    """Return the number of paths of three steps in a graph, in all directions."""
+    edges, degree = adjacency.edges, adjacency.degree.astype(np.float64)
+    return float((degree[edges.step_source] * degree[edges.step_target]).sum())
+
+
 def _require_few_paths(adjacency: Adjacency) -> None:
     """Raise InputError if the graph has too many paths of three steps."""
-    edges, degree = adjacency.edges, adjacency.degree.astype(np.float64)
-    paths = float((degree[edges.step_source] * degree[edges.step_target]).sum())
+    paths = count_three_step_paths(adjacency)
     if paths > MAX_PATHS:
         raise InputError(
             f"rules.max_length=3: the graph has {paths:.1e} paths of three steps, more than the {MAX_PATHS:.0e}"
-            " that can be walked. Use --set rules.max_length=2."
+            " that can be walked. Use --set rules.budget_s=100 to mine a sample of the chains for 100 seconds, or"
+            " --set rules.max_length=2."
         )
 
 
-def _is_mined(body: Sequence[int], n_relations: int, backward: bool) -> bool:
+def is_mined(body: Sequence[int], n_relations: int, backward: bool) -> bool:
     """Return whether this module mines the chain: it is no other pattern, and its directions are allowed."""
     forward = tuple(step < n_relations for step in body)
     is_pattern = any(shape.forward == forward for shape in CHAIN_SHAPES)
@@ -119,8 +125,10 @@ def _hits(
 
     def work(relation: int) -> tuple[IntArray, IntArray, IntArray]:
         rows = np.flatnonzero(triples[:, RELATION] == relation)
-        keys, hits = _connect(adjacency.edges, triples, rows, adjacency.n_relations, length, True)
-        all_keys, connected = _connect(adjacency.edges, triples, rows, adjacency.n_relations, length, False)
+        keys, hits = _connect(adjacency.edges, triples, rows, adjacency.n_relations, length, settings.backward, True)
+        all_keys, connected = _connect(
+            adjacency.edges, triples, rows, adjacency.n_relations, length, settings.backward, False
+        )
         order = np.argsort(all_keys)
         own = connected[order][np.searchsorted(all_keys[order], keys)] - hits
         kept = hits >= settings.min_hits
@@ -135,7 +143,7 @@ def _hits(
 
 
 @compiled()
-def _connect(edges, triples, rows, n_relations, length, without_fact):  # type: ignore[no-untyped-def]
+def _connect(edges, triples, rows, n_relations, length, backward, without_fact):  # type: ignore[no-untyped-def]
     """Return the codes of the chains that connect head and tail of facts, and the number of facts of each.
 
     With `without_fact`, paths that use the fact itself are left out. The counts are in a hash table with open
@@ -146,23 +154,27 @@ def _connect(edges, triples, rows, n_relations, length, without_fact):  # type: 
     for row in rows:
         x, z = triples[row, 0], triples[row, 2]
         hidden = row if without_fact else -1
-        keys, count, last, n_keys = _connect_in_two(
-            edges, x, z, hidden, row, np.int64(0), n_relations, keys, count, last, n_keys
+        keys, count, last, n_keys = connect_in_two(
+            edges, x, z, hidden, row, np.int64(0), n_relations, backward, False, keys, count, last, n_keys
         )
         if length == 3:
             for edge in range(edges.begin[x], edges.begin[x + 1]):
-                if edges.fact[edge] != hidden:
+                if edges.fact[edge] != hidden and (backward or edges.step[edge] < n_relations):
                     first = np.int64(edges.step[edge]) + 1
-                    keys, count, last, n_keys = _connect_in_two(
-                        edges, edges.target[edge], z, hidden, row, first, n_relations, keys, count, last, n_keys
-                    )
+                    keys, count, last, n_keys = connect_in_two(
+                        edges, edges.target[edge], z, hidden, row, first, n_relations, backward, False, keys, count,
+                        last, n_keys,
+                    )  # fmt: skip
     used = np.flatnonzero(keys >= 0)
     return keys[used], count[used]
 
 
 @compiled()
-def _connect_in_two(edges, x, z, hidden, row, first, n_relations, keys, count, last, n_keys):  # type: ignore[no-untyped-def]
-    """Count the chains of two steps from x to z, after the steps in `first`.
+def connect_in_two(edges, x, z, hidden, row, first, n_relations, backward, reverse, keys, count, last, n_keys):  # type: ignore[no-untyped-def]
+    """Count the chains of two steps from x to z, after the step in `first`, which is 0 or the step's number plus 1.
+
+    With `reverse`, the path is read from its other end: the chain leads from z over x to the last step `first`. Without
+    `backward`, only chains of forward steps are counted.
 
     The edges of both entities are sorted by target, so their common neighbours are found by a merge. The entity with
     fewer edges leads, and the other's edges are searched.
@@ -195,8 +207,14 @@ def _connect_in_two(edges, x, z, hidden, row, first, n_relations, keys, count, l
                 one, two = edges.near_step[p], edges.near_step[q]
                 if swapped:
                     one, two = two, one
-                two = two - n_relations if two >= n_relations else two + n_relations  # from the middle to z
-                code = (first * base + one + 1) * base + two + 1
+                if reverse:
+                    one = one - n_relations if one >= n_relations else one + n_relations  # from the middle to x
+                    code = (np.int64(two + 1) * base + one + 1) * base + first
+                else:
+                    two = two - n_relations if two >= n_relations else two + n_relations  # from the middle to z
+                    code = (first * base + one + 1) * base + two + 1
+                if not backward and (one >= n_relations or two >= n_relations):
+                    continue
                 if 2 * n_keys > len(keys):
                     keys, count, last = _grow(keys, count, last)
                 n_keys += _add(keys, count, last, code, row)
@@ -244,7 +262,7 @@ class Trie:
     """Chains that share their first steps, as a tree. Node 0 has no steps.
 
     Attributes:
-        begin: the first child of each node, and the end of the last. Children are numbered in the order of the nodes.
+        begin: the first child of each node, and the end of the last.
         step: the step to each child.
         node: the node of each child.
         chain: the index of the chain that ends at each node, or -1.
@@ -257,28 +275,40 @@ class Trie:
 
     @classmethod
     def of(cls, chains: Sequence[Sequence[int]]) -> "Trie":
-        """Create the tree of chains.
+        """Create the tree of distinct chains of at most three steps.
 
         Example:
             >>> trie = Trie.of([(3, 4), (3, 5)])
             >>> trie.step.tolist(), trie.chain.tolist()
             ([3, 4, 5], [-1, -1, 0, 1])
         """
-        children: list[dict[int, int]] = [{}]
-        ends = [-1]
+        steps = np.full((len(chains), 3), -1, dtype=np.int64)
         for i, chain in enumerate(chains):
-            node = 0
-            for step in chain:
-                if step not in children[node]:
-                    children[node][step] = len(children)
-                    children.append({})
-                    ends.append(-1)
-                node = children[node][step]
-            ends[node] = i
-        pairs = [pair for nodes in children for pair in sorted(nodes.items())]
-        steps, nodes_of_children = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
-        begin = np.append(0, np.cumsum([len(nodes) for nodes in children]))
-        return cls(begin, np.ascontiguousarray(steps), np.ascontiguousarray(nodes_of_children), np.array(ends))
+            steps[i, : len(chain)] = chain
+        return cls.of_steps(steps)
+
+    @classmethod
+    def of_steps(cls, steps: IntArray) -> "Trie":
+        """Create the tree of distinct chains, one per row. A chain with less than three steps ends with -1."""
+        order = np.lexsort(steps.T[::-1])
+        ordered = steps[order]
+        node, n_nodes = np.zeros(len(steps), dtype=np.int64), 1
+        parents, all_steps, ends = [], [], [np.full(1, -1)]
+        for depth in range(steps.shape[1]):
+            here = np.flatnonzero(ordered[:, depth] >= 0)
+            step = ordered[here, depth]
+            is_new = np.append(True, (np.diff(node[here]) != 0) | (np.diff(step) != 0))[: len(here)]
+            parents.append(node[here[is_new]])
+            all_steps.append(step[is_new])
+            node[here] = n_nodes + np.cumsum(is_new) - 1
+            is_end = ordered[here, depth + 1] < 0 if depth + 1 < steps.shape[1] else np.ones(len(here), dtype=bool)
+            end = np.full(int(is_new.sum()), -1)
+            end[node[here[is_end]] - n_nodes] = order[here[is_end]]
+            ends.append(end)
+            n_nodes += len(end)
+        parent = np.concatenate(parents)
+        begin = np.append(0, np.cumsum(np.bincount(parent, minlength=n_nodes)))
+        return cls(begin, np.concatenate(all_steps), np.arange(1, n_nodes), np.concatenate(ends))
 
 
 def _count_pairs(adjacency: Adjacency, bodies: Sequence[tuple[int, ...]], resources: Resources) -> IntArray:

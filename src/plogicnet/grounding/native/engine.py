@@ -1,5 +1,6 @@
 """The native engine."""
 
+import logging
 from dataclasses import dataclass, replace
 from functools import reduce
 
@@ -12,15 +13,18 @@ from plogicnet.grounding.engine import Engine, GroundingLookup, GroundingTask, M
 from plogicnet.grounding.groundings import InMemoryGroundNetwork
 from plogicnet.grounding.mining import RULE_BYTES
 from plogicnet.grounding.native.adjacency import Adjacency
-from plogicnet.grounding.native.chains import chain_rules, mine_chains
+from plogicnet.grounding.native.chains import CountedChains, chain_rules, mine_chains
 from plogicnet.grounding.native.constants import constant_rules, mine_constants
 from plogicnet.grounding.native.grounding import count_groundings_per_chain, ground_network
 from plogicnet.grounding.native.mining import COUNT_FUNCTIONS, mine
+from plogicnet.grounding.native.sampling import mine_sampled_chains
 from plogicnet.grounding.native.subjects import SubjectLookup, SubjectRules, Subjects
 from plogicnet.grounding.native.walks import Chain, TripleIndex, chain_of, count, ground
 from plogicnet.rules import Rule, RuleTable
 from plogicnet.support.errors import InputError
 from plogicnet.support.memory import require_bytes
+
+log = logging.getLogger(__name__)
 
 
 class NativeEngine:
@@ -49,19 +53,22 @@ class NativeEngine:
         if settings.counting == "paths":
             raise InputError("rules.counting=paths: chains and constants are counted only with rules.counting=distinct")
         adjacency = Adjacency.of(graph.observed, len(graph.relations))
-        tables, n_candidates = [mined.rules], mined.n_candidates
+        tables, n_candidates, record = [mined.rules], mined.n_candidates, dict(mined.mined)
         if mines_chains:
-            chains = mine_chains(adjacency, settings, resources)
-            rules = list(chain_rules(chains, graph.relations.names))
-            tables.append(RuleTable.of(rules, chains.support.tolist(), chains.hits.tolist()))
-            n_candidates += chains.n_candidates
+            found_chains, record["chains"] = _mine_chains(adjacency, settings, resources)
+            for chains in found_chains:
+                require_bytes(RULE_BYTES * len(chains.hits), f"{len(chains.hits):,} rules", "raise rules.min_precision")
+                rules = list(chain_rules(chains, graph.relations.names))
+                tables.append(RuleTable.of(rules, chains.support.tolist(), chains.hits.tolist()))
+                n_candidates += chains.n_candidates
         if settings.constants:
             found, n_found = mine_constants(adjacency, settings, resources)
             require_bytes(RULE_BYTES * len(found.hits), f"{len(found.hits):,} rules", "lower rules.max_constants")
             rules = list(constant_rules(found, graph.relations.names, graph.entities.names))
             tables.append(RuleTable.of(rules, found.support.tolist(), found.hits.tolist()))
             n_candidates += n_found
-        return MiningResult(reduce(RuleTable.concat, tables), mined.constraints, n_candidates)
+            record["constants"] = {"exhaustive": True, "kept": len(rules)}
+        return MiningResult(reduce(RuleTable.concat, tables), mined.constraints, n_candidates, record)
 
     def count(self, task: GroundingTask) -> tuple[IntArray, IntArray]:
         """Count the conclusions of each rule."""
@@ -121,6 +128,24 @@ class NativeEngine:
             return {i: premises for i, premises in sorted(by_rule.items()) if len(premises)}
 
         return lookup
+
+
+def _mine_chains(
+    adjacency: Adjacency, settings: config.Rules, resources: Resources
+) -> tuple[list[CountedChains], dict[str, object]]:
+    """Mine the chains that are no pattern of their own, and say whether all of them were found."""
+    if settings.max_length < 3 or not settings.sampled_walks:
+        return [mine_chains(adjacency, settings, resources)], {"max_length": settings.max_length, "exhaustive": True}
+    shorter = [mine_chains(adjacency, replace(settings, max_length=2), resources)] if settings.backward else []
+    sampled, sampling = mine_sampled_chains(adjacency, settings, resources)
+    log.info(
+        "chains of three steps: %d of %d walks drawn, all walks of %d of %d relations; %d candidates, %d counted,"
+        " %d left out because of rules.counted_paths",
+        sampling.walks, sampling.possible_walks, sampling.exhausted, adjacency.n_relations, sampling.candidates,
+        sampling.counted, sampling.limited,
+    )  # fmt: skip
+    plan = {"sampled_walks": settings.sampled_walks, "counted_paths": settings.counted_paths}
+    return [*shorter, sampled], {"max_length": 3, **sampling.to_json(), **plan}
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """Mining of longer chains and of rules with constants, compared with brute force."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +12,8 @@ from plogicnet.config import Config
 from plogicnet.config.shapes import CHAIN_SHAPES
 from plogicnet.graph import KnowledgeGraph
 from plogicnet.grounding.engine import GroundingTask, Resources
+from plogicnet.grounding.native.adjacency import Adjacency
+from plogicnet.grounding.native.constants import Selection, mine_constants
 from plogicnet.grounding.native.engine import NATIVE
 from plogicnet.grounding.native.walks import Chain, EncodedStep
 from plogicnet.grounding.rulebook import collect_rules, plan_mining
@@ -133,6 +136,18 @@ def test_the_best_rules_of_each_constant_are_kept() -> None:
     best = mined(graph, config.with_values({"rules.max_constants": n_constants}), "constant")
     assert len({text.split(" => ")[1] for text in best}) == len(best) == n_constants
     assert best["lives_in(X, france) => speaks(X, french)"] == (6, 6)
+
+
+@settings(max_examples=20, deadline=None)
+@given(graphs(max_entities=5, max_relations=3, max_triples=20), st.integers(1, 12))
+def test_the_best_of_parts_are_the_best_of_all(graph: KnowledgeGraph, size: int) -> None:
+    adjacency = Adjacency.of(graph.observed, len(graph.relations))
+    everything, n = mine_constants(adjacency, EVERYTHING.rules, Resources(threads=1))
+    found, n_found = mine_constants(adjacency, replace(EVERYTHING.rules, max_constants=size), Resources(threads=2))
+    expected = Selection.of(adjacency, size).best(everything)
+    assert n == n_found
+    for column, values in vars(found).items():
+        assert values.tolist() == getattr(expected, column).tolist()
 
 
 def test_paths_counting_is_refused() -> None:

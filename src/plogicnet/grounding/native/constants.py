@@ -44,19 +44,29 @@ class ConstantRules:
         """Return the selected rules."""
         return ConstantRules(**{name: column[rows] for name, column in vars(self).items()})
 
+    def concat(self, other: "ConstantRules") -> "ConstantRules":
+        """Return the rules of both."""
+        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
+        return ConstantRules(*(np.concatenate(pair) for pair in pairs))
+
+    def hypotheses(self, n_entities: int) -> IntArray:
+        """Return the hypothesis of each rule as an integer."""
+        return np.asarray(self.step * n_entities + self.constant)
+
 
 def mine_constants(adjacency: Adjacency, settings: config.Rules, resources: Resources) -> tuple[ConstantRules, int]:
     """Count all rules with constants and select the best; also return the number of rules with enough hits.
 
     Rules that do not reach the thresholds are left out. Of the others, `rules.max_constants` are selected: first the
     best rule of each constant, then the second best, and so on. The best rule is the one whose hits say most about the
-    constant; see `_information`.
+    constant; see `Selection`.
     """
     n, edges = adjacency.n_entities, adjacency.edges
     steps = range(adjacency.n_steps)
     keys, entities_with_key = _premise_counts(adjacency)
+    selection = Selection.of(adjacency, settings.max_constants)
 
-    def work(step: int) -> tuple[IntArray, ...]:
+    def work(step: int) -> tuple[ConstantRules, int]:
         low, high = edges.step_begin[step], edges.step_begin[step + 1]
         order = low + np.argsort(edges.step_target[low:high], kind="stable")
         constants, begin = np.unique(edges.step_target[order], return_index=True)
@@ -68,16 +78,18 @@ def mine_constants(adjacency: Adjacency, settings: config.Rules, resources: Reso
         precise = hits / np.maximum(support, 1) >= settings.min_precision.constant
         rows = np.flatnonzero(precise & (support >= settings.min_support))
         columns = (constants[constant], premise_step, premise_constant, support, hits)
-        return (np.full(len(rows), step), *(np.asarray(c, dtype=np.int64)[rows] for c in columns), np.array(len(hits)))
+        rules = ConstantRules(np.full(len(rows), step), *(np.asarray(c[rows], dtype=np.int64) for c in columns))
+        return selection.best(rules), len(hits)
 
-    parts, n_candidates = [], 0
+    rules, n_candidates = ConstantRules(*np.empty((6, 0), dtype=np.int64)), 0
     with resources.progress("mining constants, relations", adjacency.n_steps) as advance:
-        for *columns, n_found in map_in_threads(work, steps, resources.threads):
-            parts.append(columns)
-            n_candidates += int(n_found)
+        for found, n_found in map_in_threads(work, steps, resources.threads):
+            rules = rules.concat(found)
+            if len(rules.hits) > 4 * settings.max_constants:  # bounds the memory
+                rules = selection.best(rules)
+            n_candidates += n_found
             advance()
-    rules = ConstantRules(*(np.concatenate(column) for column in zip(*parts, strict=True)))
-    return rules.take(_select(rules, adjacency, settings.max_constants)), n_candidates
+    return selection.best(rules), n_candidates
 
 
 def constant_rules(rules: ConstantRules, relations: Sequence[str], entities: Sequence[str]) -> Iterator[Rule]:
@@ -109,26 +121,46 @@ def _premise_counts(adjacency: Adjacency) -> tuple[IntArray, IntArray]:
     return distinct, count
 
 
-def _select(rules: ConstantRules, adjacency: Adjacency, size: int) -> IntArray:
-    """Return the rows of the best rules, by their rank among the rules with the same hypothesis."""
-    hypothesis = rules.step * adjacency.n_entities + rules.constant
-    order = np.lexsort((-_information(rules, adjacency), hypothesis))
-    first = np.append(True, np.diff(hypothesis[order]) != 0)[: len(order)]
-    rank = np.arange(len(order)) - np.maximum.accumulate(np.where(first, np.arange(len(order)), 0))
-    best = order[np.argsort(rank, kind="stable")[:size]]
-    return np.sort(best)
+@dataclass(frozen=True)
+class Selection:
+    """Selects the best rules. The best of all rules are also the best of any part that contains them.
 
-
-def _information(rules: ConstantRules, adjacency: Adjacency) -> FloatArray:
-    """Return hits · log(precision / base rate): how much the hits of a rule say about the constant.
-
-    The base rate is the share of all entities that have the constant. The precision is smoothed.
+    Attributes:
+        keys: all hypotheses, sorted; see `ConstantRules.hypotheses`.
+        base_rate: the share of all entities that have the constant of each hypothesis.
+        n_entities: the number of entities.
+        size: the number of rules to select.
     """
-    edges, n = adjacency.edges, adjacency.n_entities
-    step = np.repeat(np.arange(adjacency.n_steps), np.diff(edges.step_begin))
-    keys, count = np.unique(step * n + edges.step_target, return_counts=True)
-    base = count[np.searchsorted(keys, rules.step * n + rules.constant)] / n
-    return np.asarray(rules.hits * np.log(rules.hits / (rules.support + 5) / base))
+
+    keys: IntArray
+    base_rate: FloatArray
+    n_entities: int
+    size: int
+
+    @classmethod
+    def of(cls, adjacency: Adjacency, size: int) -> "Selection":
+        """Count the entities that have each constant."""
+        step = np.repeat(np.arange(adjacency.n_steps), np.diff(adjacency.edges.step_begin))
+        keys, count = np.unique(step * adjacency.n_entities + adjacency.edges.step_target, return_counts=True)
+        return cls(keys, count / adjacency.n_entities, adjacency.n_entities, size)
+
+    def best(self, rules: ConstantRules) -> ConstantRules:
+        """Select rules by their rank among those with the same hypothesis, then by hypothesis. Keep the order."""
+        if len(rules.hits) <= self.size:
+            return rules
+        hypothesis = rules.hypotheses(self.n_entities)
+        order = np.lexsort((-self._information(rules), hypothesis))
+        first = np.append(True, np.diff(hypothesis[order]) != 0)[: len(order)]
+        rank = np.arange(len(order)) - np.maximum.accumulate(np.where(first, np.arange(len(order)), 0))
+        return rules.take(np.sort(order[np.argsort(rank, kind="stable")[: self.size]]))
+
+    def _information(self, rules: ConstantRules) -> FloatArray:
+        """Return hits · log(precision / base rate): how much the hits of a rule say about the constant.
+
+        The precision is smoothed.
+        """
+        base_rate = self.base_rate[np.searchsorted(self.keys, rules.hypotheses(self.n_entities))]
+        return np.asarray(rules.hits * np.log(rules.hits / (rules.support + 5) / base_rate))
 
 
 @compiled()

@@ -52,8 +52,8 @@ def pruned(name: str) -> Row:
     return {"pruned": name, **row}
 
 
-def hub() -> Row:
-    """Mine a graph with one hub and as many other facts."""
+def hub(backward: bool) -> Row:
+    """Mine a graph with one hub and as many other facts, of ten relations."""
     from plogicnet.config import Config
     from plogicnet.graph import KnowledgeGraph, Vocabulary, as_triples
 
@@ -66,7 +66,9 @@ def hub() -> Row:
     relations = Vocabulary("relation", tuple(f"r{i}" for i in range(10)))
     graph = KnowledgeGraph.from_ids(entities, relations, [triples, as_triples([]), as_triples([])], "hub")
     degree = [np.bincount(triples[:, side], minlength=2 * n + 1) for side in (0, 2)]
-    return {"triples": len(triples), "two-step paths": int(degree[0] @ degree[1])} | timed(graph, Config())
+    return {"triples": len(triples), "two-step paths": int(degree[0] @ degree[1])} | timed(
+        graph, Config().with_values({"rules.backward": backward, "rules.min_hits": 2})
+    )
 
 
 def mined(name: str) -> Row:
@@ -106,7 +108,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--part", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    parts: dict[str, Callable[[], Row]] = {"hub": hub}
+    parts: dict[str, Callable[[], Row]] = {"hub": lambda: hub(False), "hub, backward": lambda: hub(True)}
     parts |= {name: (lambda name=name: mined(name)) for name in MINED}  # type: ignore[misc]
     parts |= {f"pruned {name}": (lambda name=name: pruned(name)) for name in DATA_SETS}  # type: ignore[misc]
     if options.part:

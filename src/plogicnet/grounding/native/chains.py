@@ -4,7 +4,8 @@ The patterns of `config.shapes` are mined by `plogicnet.grounding.native.mining`
 to `rules.max_length`. Two passes count them:
 
 1. For each fact, find all chains that connect its head and its tail, with and without the fact itself.
-2. For each chain with enough hits, walk from every entity and count the distinct pairs that it connects.
+2. For each chain that can be precise enough, walk from every entity and count the distinct pairs that it connects.
+   Other chains have too few hits for a lower bound of their pairs.
 """
 
 import itertools
@@ -18,6 +19,7 @@ from plogicnet.config.shapes import CHAIN_SHAPES
 from plogicnet.graph import RELATION, IntArray
 from plogicnet.grounding.engine import Resources
 from plogicnet.grounding.native.adjacency import Adjacency, edges_of, lower_bound
+from plogicnet.grounding.native.bounds import bound_pairs
 from plogicnet.rules import Step, chain_rule
 from plogicnet.rules.rule import Rule
 from plogicnet.support.compiling import compiled
@@ -60,19 +62,19 @@ def mine_chains(adjacency: Adjacency, settings: config.Rules, resources: Resourc
     bodies = [_decode(int(code), adjacency.n_steps) for code in codes]
     kept = np.array([is_mined(body, adjacency.n_relations, settings.backward) for body in bodies], dtype=bool)
     codes, bodies = codes[kept], list(itertools.compress(bodies, kept))
-    pairs = _count_pairs(adjacency, bodies, resources)
-    columns: list[list[IntArray]] = [[], [], [], []]
-    for relation, (keys, all_hits, all_own) in enumerate(found):
-        is_body = np.isin(keys, codes)
-        body, hits = np.searchsorted(codes, keys[is_body]), all_hits[is_body]
-        support = pairs[body] - all_own[is_body]
-        precise = hits / np.maximum(support, 1) >= settings.min_precision.chain
-        rows = np.flatnonzero(precise & (support >= settings.min_support))
-        for column, values in zip(columns, (body, np.full(len(body), relation), support, hits), strict=True):
-            column.append(values[rows])
-    n_candidates = sum(int(np.isin(keys, codes).sum()) for keys, _, _ in found)
-    counted = [np.concatenate(column) for column in columns]
-    return CountedChains(bodies, counted[0], counted[1], counted[2], counted[3], n_candidates)
+    relation = np.repeat(np.arange(len(found)), [len(keys) for keys, _, _ in found])
+    keys, hits, own = (np.concatenate(column) for column in zip(*found, strict=True))
+    rows = np.flatnonzero(np.isin(keys, codes))
+    n_candidates, min_precision = len(rows), settings.min_precision.chain
+    body, relation, hits, own = np.searchsorted(codes, keys[rows]), relation[rows], hits[rows], own[rows]
+    # the support also contains the hits
+    bound = np.maximum(bound_pairs(adjacency, as_steps(bodies), resources)[body] - own, hits)
+    rows = np.flatnonzero(hits / np.maximum(bound, 1) >= min_precision)
+    walked, body = np.unique(body[rows], return_inverse=True)
+    bodies, relation, hits, own = [bodies[i] for i in walked], relation[rows], hits[rows], own[rows]
+    support = _count_pairs(adjacency, bodies, resources)[body] - own
+    rows = np.flatnonzero((hits / np.maximum(support, 1) >= min_precision) & (support >= settings.min_support))
+    return CountedChains(bodies, body[rows], relation[rows], support[rows], hits[rows], n_candidates)
 
 
 def chain_rules(chains: CountedChains, names: Sequence[str]) -> Iterator[Rule]:
@@ -257,6 +259,16 @@ def _grow(keys, count, last):  # type: ignore[no-untyped-def]
     return new_keys, new_count, new_last
 
 
+def as_steps(chains: Sequence[Sequence[int]]) -> IntArray:
+    """Return chains of at most three steps as rows. Missing steps are -1.
+
+    Example:
+        >>> as_steps([(3, 4)]).tolist()
+        [[3, 4, -1]]
+    """
+    return np.array([(*chain, -1, -1)[:3] for chain in chains], dtype=np.int64).reshape(-1, 3)
+
+
 @dataclass(frozen=True)
 class Trie:
     """Chains that share their first steps, as a tree. Node 0 has no steps.
@@ -282,10 +294,7 @@ class Trie:
             >>> trie.step.tolist(), trie.chain.tolist()
             ([3, 4, 5], [-1, -1, 0, 1])
         """
-        steps = np.full((len(chains), 3), -1, dtype=np.int64)
-        for i, chain in enumerate(chains):
-            steps[i, : len(chain)] = chain
-        return cls.of_steps(steps)
+        return cls.of_steps(as_steps(chains))
 
     @classmethod
     def of_steps(cls, steps: IntArray) -> "Trie":

@@ -9,19 +9,19 @@ from plogicnet import config
 from plogicnet.graph import KnowledgeGraph
 from plogicnet.grounding.engine import Resources
 from plogicnet.grounding.native.adjacency import Adjacency
+from plogicnet.grounding.native.bounds import count_paths
 from plogicnet.grounding.native.chains import MAX_PATHS, count_three_step_paths
 from plogicnet.grounding.native.sampling import (
     Candidates,
     StagedCounter,
-    count_paths,
     pair_limit,
     possible_walks,
     propose,
 )
 from plogicnet.support.progress import no_progress
 
-PROPOSING_SHARE, COUNTING_SHARE = 0.4, 0.4
-"""The shares of a budget for the two main parts. The rest is for patterns, shorter chains and measuring."""
+PROPOSING_SHARE, COUNTING_SHARE = 0.35, 0.3
+"""The shares of a budget for the two main parts. The rest is for other rules and for measuring errors."""
 MEASURED_SHARE = 0.02
 """The share of a budget after which a measurement ends."""
 EXHAUSTIVE_FACTOR = 4.0

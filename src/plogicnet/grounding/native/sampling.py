@@ -18,6 +18,7 @@ from plogicnet import config
 from plogicnet.graph import RELATION, BoolArray, FloatArray, IntArray
 from plogicnet.grounding.engine import Resources
 from plogicnet.grounding.native.adjacency import Adjacency, edges_of, lower_bound
+from plogicnet.grounding.native.bounds import count_paths
 from plogicnet.grounding.native.chains import CHUNKS, CountedChains, Trie, connect_in_two, is_mined, take_step
 from plogicnet.support.compiling import compiled
 from plogicnet.support.threads import map_in_threads
@@ -229,58 +230,6 @@ def _connect_drawn(edges, triples, rows, n_relations, n_edges, backward, seed): 
             )  # fmt: skip
     used = np.flatnonzero(keys >= 0)
     return keys[used], count[used]
-
-
-def count_paths(adjacency: Adjacency, steps: IntArray, resources: Resources) -> tuple[FloatArray, FloatArray]:
-    """Return the number of paths of each chain of three steps, and a lower bound of the pairs that it connects.
-
-    All paths through one middle edge connect different pairs, so the edge with most paths is a lower bound.
-    """
-    edges, n_steps = adjacency.edges, adjacency.n_steps
-    source = np.repeat(np.arange(adjacency.n_entities), np.diff(edges.begin))
-    is_first = np.append(True, (np.diff(source) != 0) | (np.diff(edges.step) != 0))[: len(source)]
-    first = np.flatnonzero(is_first)
-    group_begin = np.searchsorted(source[first], np.arange(adjacency.n_entities + 1))
-    group_step, group_size = edges.step[first], np.diff(np.append(first, len(source)))
-    order = np.argsort(steps[:, 1], kind="stable")
-    bounds = np.searchsorted(steps[order, 1], np.arange(n_steps + 1))
-    middles = np.flatnonzero(np.diff(bounds))
-    paths, most = np.zeros((2, len(steps)))
-
-    def work(middle: int) -> None:
-        rows = order[bounds[middle] : bounds[middle + 1]]
-        pairs, index = np.unique(steps[rows, 0] * n_steps + steps[rows, 2], return_inverse=True)
-        total, best = _count_paths_of(
-            edges, middle, group_begin, group_step, group_size, pairs // n_steps, pairs % n_steps, n_steps
-        )
-        paths[rows], most[rows] = total[index], best[index]
-
-    with resources.progress("bounding chains, relations", len(middles)) as advance:
-        for _ in map_in_threads(work, middles.tolist(), resources.threads):
-            advance()
-    return paths, most
-
-
-@compiled()
-def _count_paths_of(edges, middle, group_begin, group_step, group_size, firsts, lasts, n_steps):  # type: ignore[no-untyped-def]
-    """Return the number of paths of the chains (first, middle, last), and the largest number through one edge."""
-    n_relations = n_steps // 2
-    slot = np.full((n_steps, n_steps), -1, np.int32)
-    for i in range(len(firsts)):
-        slot[firsts[i], lasts[i]] = i
-    total, best = np.zeros(len(firsts)), np.zeros(len(firsts))
-    for edge in range(edges.step_begin[middle], edges.step_begin[middle + 1]):
-        a, b = edges.step_source[edge], edges.step_target[edge]
-        for p in range(group_begin[a], group_begin[a + 1]):
-            step = group_step[p]  # from a to the chain's start, so the inverse of its first step
-            row = slot[step - n_relations if step >= n_relations else step + n_relations]
-            for q in range(group_begin[b], group_begin[b + 1]):
-                i = row[group_step[q]]
-                if i >= 0:
-                    n = np.float64(group_size[p] * group_size[q])
-                    total[i] += n
-                    best[i] = max(best[i], n)
-    return total, best
 
 
 @dataclass(frozen=True)

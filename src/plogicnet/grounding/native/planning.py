@@ -24,6 +24,8 @@ PROPOSING_SHARE, COUNTING_SHARE = 0.35, 0.3
 """The shares of a budget for the two main parts. The rest is for other rules and for measuring errors."""
 MEASURED_SHARE = 0.02
 """The share of a budget after which a measurement ends."""
+PATHS_PER_SECOND = 1e7
+"""The number of paths that are counted per second, if the measured walks find too few candidates to measure it."""
 EXHAUSTIVE_FACTOR = 4.0
 """Exhaustive mining reads both ends of each fact, with and without the fact itself."""
 
@@ -37,20 +39,22 @@ def plan_sampling(graph: KnowledgeGraph, settings: config.Rules, resources: Reso
     work = MeasuredWork(adjacency, settings, replace(resources, progress=no_progress))
     all_walks, walks = possible_walks(adjacency), max(2 * adjacency.n_relations, 1)
     work.count(work.propose(walks)[0], 1)  # compiles, or loads compiled code
-    candidates, seconds = work.propose(walks)
-    while seconds < MEASURED_SHARE * settings.budget_s and walks < all_walks:
+    candidates, drawn, seconds = work.propose(walks)
+    while seconds < MEASURED_SHARE * settings.budget_s and drawn < all_walks:
         walks *= 4
-        candidates, seconds = work.propose(walks)
-    fits = EXHAUSTIVE_FACTOR * seconds / walks * all_walks <= settings.budget_s
+        candidates, drawn, seconds = work.propose(walks)
+    fits = EXHAUSTIVE_FACTOR * seconds / drawn * all_walks <= settings.budget_s
     if fits and count_three_step_paths(adjacency) <= MAX_PATHS:
         return {"sampled_walks": 0, "counted_paths": 0}
-    size, paths, seconds_of_paths = 256, 1.0, 0.0
-    while seconds_of_paths < MEASURED_SHARE * settings.budget_s and size < 4 * len(candidates):
+    size, paths, seconds_of_paths = 256, PATHS_PER_SECOND, 1.0
+    while size < 4 * len(candidates):
         paths, seconds_of_paths = work.count(candidates, size)
         size *= 4
+        if seconds_of_paths >= MEASURED_SHARE * settings.budget_s:
+            break
     left = max(settings.budget_s - (time.perf_counter() - begin), settings.budget_s / 10)
     return {
-        "sampled_walks": _rounded(min(all_walks, PROPOSING_SHARE * left * walks / seconds)),
+        "sampled_walks": _rounded(min(all_walks, PROPOSING_SHARE * left * drawn / seconds)),
         "counted_paths": _rounded(COUNTING_SHARE * left * paths / max(seconds_of_paths, 1e-6)),
     }
 
@@ -63,11 +67,11 @@ class MeasuredWork:
     settings: config.Rules
     resources: Resources
 
-    def propose(self, walks: int) -> tuple[Candidates, float]:
-        """Return the candidates of some walks, and the seconds."""
+    def propose(self, walks: int) -> tuple[Candidates, int, float]:
+        """Return the candidates of about so many walks, the number of walks, and the seconds."""
         start = time.perf_counter()
-        candidates, _ = propose(self.adjacency, replace(self.settings, sampled_walks=walks), self.resources)
-        return candidates, time.perf_counter() - start
+        candidates, drawn = propose(self.adjacency, replace(self.settings, sampled_walks=walks), self.resources)
+        return candidates, drawn.walks, time.perf_counter() - start
 
     def count(self, candidates: Candidates, size: int) -> tuple[float, float]:
         """Count about `size` candidates from an eighth of the entities. Return the number of paths, and the seconds."""

@@ -141,7 +141,7 @@ def draw_facts(adjacency: Adjacency, n_walks: int, seed: int) -> Iterator[Draws]
             yield Draws(relation, rows, len(triples) * 2, int(possible[relation]), True)
             remaining -= int(possible[relation])
             continue
-        edges = max(EDGES_PER_FACT, share // max(len(rows), 1))
+        edges = max(min(EDGES_PER_FACT, share), share // max(len(rows), 1), 1)
         size = min(max(share // edges, 1), len(rows))
         drawn = np.sort(np.random.default_rng([seed, relation]).choice(rows, size, replace=False))
         walks = int(np.minimum(degrees[drawn], edges).sum())

@@ -12,6 +12,7 @@ from plogicnet.config import Config
 from plogicnet.config.shapes import CHAIN_SHAPES
 from plogicnet.graph import KnowledgeGraph
 from plogicnet.grounding.engine import GroundingTask, Resources
+from plogicnet.grounding.native import chains
 from plogicnet.grounding.native.adjacency import Adjacency
 from plogicnet.grounding.native.constants import Selection, mine_constants
 from plogicnet.grounding.native.engine import NATIVE
@@ -52,7 +53,7 @@ def all_chains(graph: KnowledgeGraph) -> dict[str, Chain | Clause]:
     steps = [EncodedStep(r, forward) for r in range(len(names)) for forward in (True, False)]
     bodies = [body for length in (2, 3) for body in itertools.product(steps, repeat=length)]
     patterns = [shape.forward for shape in CHAIN_SHAPES]
-    chains: dict[str, Chain | Clause] = {}
+    found: dict[str, Chain | Clause] = {}
     for body in bodies:
         if tuple(step.forward for step in body) in patterns:
             continue
@@ -62,8 +63,8 @@ def all_chains(graph: KnowledgeGraph) -> dict[str, Chain | Clause]:
                 for s, (a, b) in zip(body, itertools.pairwise("ABCD"), strict=False)
             )
             rule = parse_rule(f"{text} => {names[relation]}(A, {'ABCD'[len(body)]})")
-            chains[str(rule.canonical)] = Chain(body, relation)
-    return chains
+            found[str(rule.canonical)] = Chain(body, relation)
+    return found
 
 
 def all_constant_rules(graph: KnowledgeGraph) -> dict[str, Chain | Clause]:
@@ -212,6 +213,14 @@ def test_a_budget_becomes_a_plan_that_is_repeated() -> None:
     assert first.mined["chains"]["exhaustive"] is False  # type: ignore[index]
     tiny = KnowledgeGraph.from_names([("a", "r", "b"), ("b", "s", "c"), ("c", "t", "a")])
     assert plan_mining(tiny, start.with_values({"rules.budget_s": 60})).rules.sampled_walks == 0
+
+
+def test_too_many_chains_raise(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chains, "MAX_CHAINS", 5)
+    rng = np.random.default_rng(0)
+    graph = numbered_graph(9, 3, map(tuple, rng.integers(0, [9, 3, 9], (60, 3)).tolist()))
+    with pytest.raises(InputError, match=r"more than 5 chains .* --set rules\.budget_s=100"):
+        NATIVE.mine(graph, EVERYTHING.rules, Resources(threads=1))
 
 
 @pytest.mark.parametrize("wanted", ["max_length=3", "backward=true", "constants=true"])

@@ -28,6 +28,8 @@ from plogicnet.support.threads import map_in_threads
 
 MAX_PATHS = 5e9
 """The largest number of paths of three steps that are walked."""
+MAX_CHAINS = 1 << 25
+"""The largest number of chains that are counted at a time for one relation, in at most 2 GB."""
 CHUNKS = 64
 """The number of parts into which the entities are split for walks."""
 
@@ -127,10 +129,14 @@ def _hits(
 
     def work(relation: int) -> tuple[IntArray, IntArray, IntArray]:
         rows = np.flatnonzero(triples[:, RELATION] == relation)
-        keys, hits = _connect(adjacency.edges, triples, rows, adjacency.n_relations, length, settings.backward, True)
-        all_keys, connected = _connect(
-            adjacency.edges, triples, rows, adjacency.n_relations, length, settings.backward, False
-        )
+        arguments = (adjacency.edges, triples, rows, adjacency.n_relations, length, settings.backward)
+        keys, hits = _connect(*arguments, True, MAX_CHAINS)
+        all_keys, connected = _connect(*arguments, False, MAX_CHAINS)
+        if len(all_keys) > MAX_CHAINS:
+            raise InputError(
+                f"rules.max_length={length}: more than {MAX_CHAINS:,} chains connect the facts of one relation. Use"
+                " --set rules.budget_s=100 to mine a sample of the chains of three steps for 100 seconds."
+            )
         order = np.argsort(all_keys)
         own = connected[order][np.searchsorted(all_keys[order], keys)] - hits
         kept = hits >= settings.min_hits
@@ -145,10 +151,11 @@ def _hits(
 
 
 @compiled()
-def _connect(edges, triples, rows, n_relations, length, backward, without_fact):  # type: ignore[no-untyped-def]
+def _connect(edges, triples, rows, n_relations, length, backward, without_fact, max_chains):  # type: ignore[no-untyped-def]
     """Return the codes of the chains that connect head and tail of facts, and the number of facts of each.
 
-    With `without_fact`, paths that use the fact itself are left out. The counts are in a hash table with open
+    With `without_fact`, paths that use the fact itself are left out. Stop at the first fact with which the chains are
+    more than `max_chains`. The counts are in a hash table with open
     addressing. `last` is the last fact that was counted for a code.
     """
     keys, count, last = np.full(1024, -1, np.int64), np.zeros(1024, np.int32), np.full(1024, -1, np.int64)
@@ -167,6 +174,8 @@ def _connect(edges, triples, rows, n_relations, length, backward, without_fact):
                         edges, edges.target[edge], z, hidden, row, first, n_relations, backward, False, keys, count,
                         last, n_keys,
                     )  # fmt: skip
+        if n_keys > max_chains:
+            break
     used = np.flatnonzero(keys >= 0)
     return keys[used], count[used]
 

@@ -19,7 +19,15 @@ from plogicnet.graph import RELATION, BoolArray, FloatArray, IntArray
 from plogicnet.grounding.engine import Resources
 from plogicnet.grounding.native.adjacency import Adjacency, edges_of, lower_bound
 from plogicnet.grounding.native.bounds import count_paths
-from plogicnet.grounding.native.chains import CHUNKS, CountedChains, Trie, connect_in_two, is_mined, take_step
+from plogicnet.grounding.native.chains import (
+    CHUNKS,
+    MAX_CHAINS,
+    CountedChains,
+    Trie,
+    connect_in_two,
+    is_mined,
+    take_step,
+)
 from plogicnet.support.compiling import compiled
 from plogicnet.support.threads import map_in_threads
 
@@ -159,7 +167,7 @@ def propose(adjacency: Adjacency, settings: config.Rules, resources: Resources) 
     def work(draw: Draws) -> Candidates:
         keys, hits = _connect_drawn(
             adjacency.edges, triples, draw.rows, n, draw.edges_per_fact, settings.backward,
-            np.uint64(resources.seed * 1_000_003 + draw.relation),
+            np.uint64(resources.seed * 1_000_003 + draw.relation), MAX_CHAINS,
         )  # fmt: skip
         kept = hits >= max(MIN_SAMPLED_HITS, settings.min_hits if draw.exhausted else 0)
         keys, hits = keys[kept], hits[kept]
@@ -196,10 +204,11 @@ def possible_walks(adjacency: Adjacency) -> int:
 
 
 @compiled()
-def _connect_drawn(edges, triples, rows, n_relations, n_edges, backward, seed):  # type: ignore[no-untyped-def]
+def _connect_drawn(edges, triples, rows, n_relations, n_edges, backward, seed, max_chains):  # type: ignore[no-untyped-def]
     """Return the codes of chains of three steps that connect drawn facts, and the number of these facts.
 
     The first edge, or the last, is one of at most `n_edges` drawn at the end of the fact with fewer edges.
+    Stop at the first fact with which the chains are more than `max_chains`.
     """
     keys, count, last = np.full(1024, -1, np.int64), np.zeros(1024, np.int32), np.full(1024, -1, np.int64)
     n_keys = 0
@@ -228,6 +237,8 @@ def _connect_drawn(edges, triples, rows, n_relations, n_edges, backward, seed): 
                 edges, edges.target[edge], z, row, row, np.int64(step) + 1, n_relations, backward, reverse, keys, count,
                 last, n_keys,
             )  # fmt: skip
+        if n_keys > max_chains:
+            break
     used = np.flatnonzero(keys >= 0)
     return keys[used], count[used]
 

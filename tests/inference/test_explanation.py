@@ -23,6 +23,8 @@ MODES: list[dict[str, object]] = [
     {"mln.aggregate": "mean"},
     {"mln.blanket": "full"},
     {"mln.blanket": "full", "mln.aggregate": "mean"},
+    {"mln.aggregate": "saturating"},
+    {"mln.blanket": "full", "mln.aggregate": "saturating"},
     {"mln.hidden_premises": "sampled"},
     {"mln.hidden_premises": "sampled", "mln.blanket": "full"},
     {"rules.counting": "paths", "mln.unit_clauses": False},
@@ -70,8 +72,11 @@ def test_contributions_add_up_to_the_log_odds(values: dict[str, object], facts: 
             assert rule.groundings or rule.broken
             assert "full" in values.values() or not rule.broken
             if values.get("mln.aggregate") != "mean":
-                value = rule.groundings - rule.broken
-                assert rule.contribution == pytest.approx(value * rule.weight, abs=1e-9)
+                value: float = rule.groundings - rule.broken
+                if values.get("mln.aggregate") == "saturating":
+                    value = math.log2(1 + rule.groundings) - math.log2(1 + rule.broken)
+                assert rule.value == pytest.approx(value, abs=1e-12)
+            assert rule.contribution == pytest.approx(rule.value * rule.weight, abs=1e-9)
         assert_calibration_adds_up(model, why, triple)
 
 
@@ -105,7 +110,7 @@ def larger(model: PLogicNet) -> PLogicNet:
     return model.with_facts(NEW)
 
 
-def hub() -> PLogicNet:
+def hub(**values: object) -> PLogicNet:
     """Return a model with 200 groundings of parent(X, Y) & child(Y, Z) => spouse(X, Z) for one couple."""
     rows = [
         row
@@ -114,9 +119,16 @@ def hub() -> PLogicNet:
     ]
     rows += [("man", "spouse", "woman"), ("x", "spouse", "y"), ("c0", "sibling", "c1")]
     return fitted(
-        {"em.neural": False, "rules.min_precision.composition": 0.4},
+        {"em.neural": False, "rules.min_precision.composition": 0.4, **values},
         KnowledgeGraph.from_names(rows, [("x", "spouse", "y")]),
     )
+
+
+def test_with_saturation_the_text_shows_the_factor_of_the_weight() -> None:
+    why = hub(**{"mln.aggregate": "saturating"}).explain("man", "spouse", "woman")
+    [entry] = [rule for rule in why.rules if rule.groundings > 1]
+    assert entry.value == math.log2(201)
+    assert f"(weight {entry.weight:.2f} × 7.65, 200 groundings)" in explanation_outline(why).text()
 
 
 def test_listed_premises_are_limited_and_all_groundings_counted() -> None:

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -118,10 +119,10 @@ def test_hypothesis_blanket_is_the_conditional_of_the_concluding_groundings(data
     st.data(),
     graphs_and_chains(),
     st.booleans(),
-    st.sampled_from(["sum", "mean"]),
+    st.sampled_from(["sum", "mean", "saturating"]),
     st.sampled_from(["hypothesis", "full"]),
 )
-def test_sum_and_mean_as_by_loops(
+def test_aggregates_as_by_loops(
     data: st.DataObject, case: Case, hidden_premises: bool, aggregate: Aggregate, blanket: Blanket
 ) -> None:
     """+w per grounding that concludes v from true premises. If full, -w per grounding that only v would violate."""
@@ -131,13 +132,17 @@ def test_sum_and_mean_as_by_loops(
     true = true_triples(network.triples, truth)
     expected = []
     for h, r, t in network.triples.triples.tolist():
-        v, terms = (h, r, t), []
+        v, terms, concluding, violated = (h, r, t), [], Counter[int](), Counter[int]()
         for rule, (hypothesis, premises) in to_groundings(network):
             if hypothesis == v and premises <= true:
                 terms.append(weights[rule])
+                concluding[rule] += 1
             if blanket == "full" and v in premises and premises - {v} <= true and hypothesis not in true:
                 terms.append(-weights[rule])
+                violated[rule] += 1
         total = sum(terms) / max(len(terms), 1) if aggregate == "mean" else sum(terms)
+        if aggregate == "saturating":
+            total = sum(math.log2((1 + concluding[i]) / (1 + violated[i])) * w for i, w in enumerate(weights))
         expected.append(base[r] + total)
     matrix = features(network, truth, blanket, aggregate)
     assert matrix.shape == (len(network.triples), len(chains))
@@ -146,7 +151,7 @@ def test_sum_and_mean_as_by_loops(
 
 
 @settings(max_examples=60, deadline=None)
-@given(graphs_and_chains(), st.sampled_from(["sum", "mean"]))
+@given(graphs_and_chains(), st.sampled_from(["sum", "mean", "saturating"]))
 def test_multisets_and_matrix_have_identical_rows(case: Case, aggregate: Aggregate) -> None:
     """Bit by bit, so that both give the same weights."""
     graph, chains = case

@@ -98,7 +98,7 @@ def _equation(name: str, probability: float) -> str:
 
 def _rules(explanation: Explanation, relation: str, labels: Mapping[str, str]) -> Outline:
     children = [Outline(f"{explanation.base:+.2f}  base rate of {relation}")]
-    children += [_rule(entry, labels) for entry in explanation.rules[:MAX_RULES]]
+    children += [_rule(entry, explanation.aggregate, labels) for entry in explanation.rules[:MAX_RULES]]
     if rest := [entry.contribution for entry in explanation.rules[MAX_RULES:]]:
         children.append(Outline(f"{sum(rest):+.2f}  {pluralize(len(rest), 'more rule')}"))
     if not explanation.rules:
@@ -106,11 +106,13 @@ def _rules(explanation: Explanation, relation: str, labels: Mapping[str, str]) -
     return Outline(f"rules: {_equation('p_w', explanation.p_w)}, log-odds {explanation.log_odds:+.2f}", children)
 
 
-def _rule(entry: Contribution, labels: Mapping[str, str]) -> Outline:
+def _rule(entry: Contribution, aggregate: str, labels: Mapping[str, str]) -> Outline:
     """Return a rule's contribution and its premises."""
     counts = f", {entry.groundings:,} groundings" if entry.groundings != 1 else ""
     if entry.broken:
         counts += f", minus {pluralize(entry.broken, 'grounding')} that would be violated if the triple were true"
+    if aggregate == "saturating" and entry.value != 1:
+        counts = f" × {entry.value:.2f}{counts or ', 1 grounding'}"
     line = f"{entry.contribution:+.2f}  {_rule_text(entry.rule, labels)}  (weight {entry.weight:.2f}{counts})"
     children = [Outline(facts(premises, labels)) for premises in entry.premises]
     if len(children) < entry.groundings:

@@ -124,8 +124,10 @@ class MLN:
         "objective of weight learning; pseudolikelihood: each triple is true or false (paper);"
         " query: the answer is the best candidate of its query",
     )
-    aggregate: Literal["sum", "mean"] = setting(
-        "sum", "aggregation of the weights of a triple's groundings; sum: MLN; mean: authors' program"
+    aggregate: Literal["sum", "mean", "saturating"] = setting(
+        "sum",
+        "aggregation of the weights of a triple's groundings; sum: MLN; mean: authors' program;"
+        " saturating: n groundings of a rule count as log2(1 + n)",
     )
     blanket: Literal["hypothesis", "full"] = setting(
         "hypothesis",

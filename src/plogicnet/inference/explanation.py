@@ -10,6 +10,7 @@ from plogicnet.graph import HEAD, RELATION, TAIL, FloatArray
 from plogicnet.inference.examples import NameTriple
 from plogicnet.inference.fitted import FittedModel
 from plogicnet.mln import Reason
+from plogicnet.mln.conditional import Aggregate
 from plogicnet.neural.protocol import Reasons
 from plogicnet.support.records import Record
 
@@ -26,7 +27,9 @@ class Contribution(Record):
         groundings: number of groundings that conclude the triple.
         broken: number of groundings that the triple would violate if it were true, because it is a premise and the
             hypothesis is false. Counted only with mln.blanket=full.
-        contribution: weight × (groundings - broken); with `aggregate` "mean", divided by their number over all rules.
+        value: the factor of the weight: groundings - broken, or with `aggregate` "mean" divided by their number over
+            all rules, or with "saturating" log2(1 + groundings) - log2(1 + broken).
+        contribution: weight × value.
         premises: the premises of the first groundings, a tuple per grounding.
     """
 
@@ -34,6 +37,7 @@ class Contribution(Record):
     weight: float
     groundings: int
     broken: int
+    value: float
     contribution: float
     premises: tuple[tuple[NameTriple, ...], ...]
 
@@ -123,7 +127,7 @@ class Explanation(Record):
     neighbours: tuple[SimilarEntity, ...]
     paths: tuple[Path, ...]
     calibration: Composition
-    aggregate: Literal["sum", "mean"]
+    aggregate: Aggregate
 
 
 def explain(fitted: FittedModel, head: str, relation: str, tail: str, premises: int = PREMISES) -> Explanation:
@@ -172,6 +176,7 @@ def _contributions(fitted: FittedModel, reasons: list[Reason]) -> tuple[Contribu
             weight=float(rules.weight[reason.rule]),
             groundings=reason.n_groundings,
             broken=reason.n_violated,
+            value=reason.value,
             contribution=float(reason.value * rules.weight[reason.rule]),
             premises=tuple(tuple(names(t) for t in premises) for premises in reason.premises),
         )

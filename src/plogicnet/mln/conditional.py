@@ -15,7 +15,7 @@ from plogicnet.graph import RELATION, BoolArray, FloatArray, KnowledgeGraph
 from plogicnet.grounding.groundings import InMemoryGroundNetwork
 from plogicnet.grounding.rows import DistinctRows
 
-Aggregate = Literal["sum", "mean"]
+Aggregate = Literal["sum", "mean", "saturating"]
 Blanket = Literal["hypothesis", "full"]
 
 
@@ -28,7 +28,9 @@ def features(
     hypothesis also adds -1 to the row of a premise if all other premises are true, because the grounding would be
     violated if the premise were true. With `sum`, this is the exact conditional of Eq. 3. (Only with distinct counting,
     because self-supporting groundings are always true.) With `mean`, each row is divided by the number of its ±1 terms,
-    as in the authors' program.
+    as in the authors' program. With `saturating`, n groundings of a rule count as log2(1 + n), so that a rule with many
+    groundings for some triples still has an effect on triples with few. With the full blanket, this is
+    log2(1 + n₁) - log2(1 + n₂) for n₁ groundings that add +1 and n₂ groundings that add -1.
 
     Example:
         >>> import numpy as np
@@ -56,10 +58,26 @@ def features(
             columns.append(groundings.rule[applies].astype(dtype))
             signs.append(-np.ones(len(rows[-1])))
     row, column, sign = _concatenate(rows), _concatenate(columns), _concatenate(signs)
+    n_concluding = len(rows[0])
     del is_true, all_true, rows, columns, signs  # the next steps have the peak memory
     if aggregate == "mean":
         sign = sign / np.bincount(row, minlength=len(truth))[row]
+    if aggregate == "saturating":
+        parts = [slice(n_concluding)] if blanket == "hypothesis" else [slice(n_concluding), slice(n_concluding, None)]
+        counts = [sparse.csr_array(sparse.coo_array((sign[part], (row[part], column[part])), shape)) for part in parts]
+        sign = _concatenate([np.sign(count.data) * saturate(np.abs(count.data)) for count in counts])
+        row, column = (_concatenate([count.tocoo().coords[axis] for count in counts]) for axis in (0, 1))
     return sparse.csr_array(sparse.coo_array((sign, (row, column)), shape))
+
+
+def saturate(counts: FloatArray) -> FloatArray:
+    """Return log2(1 + n), the value of a rule with n groundings if the aggregate is `saturating`.
+
+    Example:
+        >>> saturate(np.array([0.0, 1.0, 3.0]))
+        array([0., 1., 2.])
+    """
+    return np.asarray(np.log2(1.0 + counts))
 
 
 def _concatenate(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
@@ -71,7 +89,8 @@ def aggregate_rows(multisets: DistinctRows, aggregate: Aggregate) -> DistinctRow
     """Return the rows of X (see `features`) for distinct rule multisets, if all premises are observed.
 
     A rule multiset contains, for each rule, the number of groundings that conclude the triple. With `sum`, these
-    numbers are the row of X. With `mean`, they are divided by their sum.
+    numbers are the row of X. With `mean`, they are divided by their sum. With `saturating`, a number n becomes
+    log2(1 + n).
 
     Example:
         >>> multisets = DistinctRows.of(sparse.csr_array(np.array([[1.0, 3.0]])))
@@ -81,6 +100,9 @@ def aggregate_rows(multisets: DistinctRows, aggregate: Aggregate) -> DistinctRow
     if aggregate == "sum":
         return multisets
     matrix = multisets.matrix
+    if aggregate == "saturating":
+        saturated = sparse.csr_array((saturate(matrix.data), matrix.indices, matrix.indptr), matrix.shape)
+        return replace(multisets, matrix=saturated)
     n_groundings = matrix.data.astype(np.int64)
     share = np.repeat(1.0 / matrix.sum(axis=1), np.diff(matrix.indptr))
     # adds the groundings one by one as `features` does, because a product would round differently

@@ -12,7 +12,7 @@ from plogicnet.grounding.grounder import Grounder
 from plogicnet.grounding.groundings import GroundNetwork, InMemoryGroundNetwork
 from plogicnet.grounding.rows import DistinctRows
 from plogicnet.grounding.rulebook import count_again
-from plogicnet.mln.conditional import Aggregate, Blanket, aggregate_rows, base_log_odds, features, probability
+from plogicnet.mln.conditional import Aggregate, Blanket, aggregate_rows, base_log_odds, features, probability, saturate
 from plogicnet.mln.learning import learn_weights, standard_errors
 from plogicnet.mln.scores import RuleScores
 from plogicnet.rules import RuleTable
@@ -184,7 +184,7 @@ class RuleModel:
 
     @property
     def aggregate(self) -> Aggregate:
-        """How groundings are aggregated: `sum` or `mean`."""
+        """How groundings are aggregated: `sum`, `mean` or `saturating`."""
         return self.assignment.aggregate
 
     def require_memory(self) -> None:
@@ -199,17 +199,23 @@ class RuleModel:
         if not self.assignment.is_local:
             return self._reasons_from_network(triple, max_groundings)
         groundings = self.assignment.grounder.groundings_of_triple(triple)
-        total = sum(len(premises) for premises in groundings.values()) if self.assignment.aggregate == "mean" else 1
+        counts = np.array([len(premises) for premises in groundings.values()], dtype=np.float64)
         return [
             Reason(
                 rule,
-                len(premises) / total,
+                value,
                 len(premises),
                 0,
                 [_drop_duplicates(p[p[:, 0] >= 0]) for p in premises[:max_groundings]],
             )
-            for rule, premises in groundings.items()
+            for (rule, premises), value in zip(groundings.items(), self._values(counts).tolist(), strict=True)
         ]
+
+    def _values(self, counts: FloatArray) -> FloatArray:
+        """Return the values of the rules that conclude a triple, from their numbers of groundings."""
+        if self.aggregate == "saturating":
+            return saturate(counts)
+        return counts / counts.sum() if self.aggregate == "mean" else counts
 
     def _reasons_from_network(self, triple: IntArray, max_groundings: int | None) -> list[Reason]:
         groundings = self.groundings

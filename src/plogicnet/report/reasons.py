@@ -128,7 +128,7 @@ def _doubt(why: Explanation) -> str:
 
 
 def _groundings(entry: Contribution, why: Explanation) -> str:
-    """Return the factor of a rule's weight as text: its number of groundings, or with the mean their share of all."""
+    """Return the factor of a rule's weight as text: its groundings, or with the mean their share of all."""
     count, broken = entry.groundings, entry.broken
     violated = (
         f", minus {pluralize(broken, 'grounding')} that would be violated if the triple were true" if broken else ""
@@ -136,6 +136,8 @@ def _groundings(entry: Contribution, why: Explanation) -> str:
     if why.aggregate == "mean":
         total = sum(e.groundings + e.broken for e in why.rules)
         return f", {count:,} of the {pluralize(total, 'grounding')}{violated}"
+    if why.aggregate == "saturating" and entry.value != 1:
+        return f" × {entry.value:.2f} for {pluralize(count, 'grounding')}{violated}"
     return f" × {pluralize(count, 'grounding')}{violated}" if count != 1 or broken else ""
 
 

@@ -23,6 +23,9 @@ WAYS: dict[str, dict[str, object]] = {
     "sum": {"mln.aggregate": "sum"},
     "mean": {"mln.aggregate": "mean"},
     "saturating": {"mln.aggregate": "saturating"},
+    "functional": {"rules.negative": ["functional"]},
+    "disjoint": {"rules.negative": ["disjoint"]},
+    "functional and disjoint": {"rules.negative": ["functional", "disjoint"]},
 }
 
 

@@ -3,7 +3,7 @@
 import itertools
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from hypothesis import strategies as st
@@ -13,7 +13,7 @@ from plogicnet.grounding.engine import CountingMode
 from plogicnet.grounding.groundings import InMemoryGroundNetwork
 from plogicnet.grounding.native.walks import Chain, EncodedStep
 from plogicnet.grounding.sql.clauses import Clause, EncodedAtom
-from plogicnet.rules import Variable
+from plogicnet.rules import Rule, Variable
 
 Triple = tuple[int, int, int]
 COUNTINGS: tuple[CountingMode, CountingMode] = ("distinct", "paths")
@@ -106,6 +106,23 @@ def odd_names() -> st.SearchStrategy[str]:
         st.characters(blacklist_categories=("Cc", "Cs"), blacklist_characters="\ufeff"),
     )
     return st.text(alphabet, min_size=1, max_size=8)
+
+
+def contradicting_facts(rule: Rule, facts: Iterable[Any], triple: tuple[Any, Any, Any]) -> set[Any]:
+    """Return the facts, except the triple itself, that are the premise of negative evidence against a triple.
+
+    Facts and the triple consist of names.
+    """
+    [premise], (head, relation, tail) = rule.body, triple
+    found = set()
+    for fact in set(facts) - {triple}:
+        bound = {rule.head.head: head, rule.head.tail: tail}
+        if relation == rule.head.relation and fact[1] == premise.relation:
+            ends = ((premise.head, fact[0]), (premise.tail, fact[2]))
+            is_match = all(bound.setdefault(term, entity) == entity for term, entity in ends)
+            if is_match and all(bound[a] != bound[b] for a, b in rule.unequal):
+                found.add(fact)
+    return found
 
 
 # Groundings by trying every tuple of entities.

@@ -273,3 +273,35 @@ def test_rules_are_written_for_other_programs(graph: Path, rules: Path, tmp_path
         (("--format", "prolog", "--out", "x"), "--format prolog: expected plogicnet, amie or anyburl"),
     ):
         assert error_message(tmp_path, "rules", run, *arguments) == f"plogicnet: {message}\n"
+
+
+def test_negative_evidence_is_mined_trained_explained_and_edited(graph: Path, tmp_path: Path) -> None:
+    mined_settings = ["--set", "rules.negative=[functional, disjoint]", "--set", "rules.min_precision.functional=0.1"]
+    table = tmp_path / "mined.tsv"
+    mined = run_json("mine", graph, *mined_settings, "--examples", "1", "--out", table)
+    assert mined["rules"]["functional"] > 0
+    patterns = [line.split("\t")[0] for line in table.read_text().splitlines()[1:]]
+    assert mined["rules"]["functional"] == patterns.count("functional")
+    assert patterns.index("functional") > max(i for i, p in enumerate(patterns) if p in ("composition", "inverse"))
+
+    evidence, run = "child(X, Z) & Z != Y => not child(X, Y)", tmp_path / "run"
+    (tmp_path / "my.rules").write_text(f"=2: {evidence}\nparent(X, Y) => child(Y, X)\n")
+    run_json("train", graph, "--rules", tmp_path / "my.rules", *QUICK, "--out", run)
+    rows = {row["rule"]: row for row in run_json("rules", run)["rules"]}
+    assert (rows[evidence]["pattern"], rows[evidence]["weight"]) == ("functional", 2.0)
+    why = run_json("explain", run, "a0", "child", "man0")  # a0 is also a child of woman0
+    [entry] = [entry for entry in why["rules"] if entry["negative"]]
+    assert (entry["rule"], entry["value"], entry["contribution"]) == (evidence, -1.0, -2.0)
+    assert entry["premises"] == [[["a0", "child", "woman0"]]]
+    text = run_program("explain", run, "a0", "child", "man0", "--format", "text").stdout
+    assert f"-2.00  {evidence}  (weight 2.00, 1 fact against the triple)" in text
+
+    edited = tmp_path / "edited.rules"
+    run_program("rules", run, "--out", edited)
+    assert f"=2.0: {evidence}" in edited.read_text()
+    edited.write_text(edited.read_text().replace("=2.0: child", "=3.0: child"))
+    run_json("refit", run, "--rules", edited)
+    assert {row["rule"]: row["weight"] for row in run_json("rules", run)["rules"]}[evidence] == 3.0
+    result = run_program("train", graph, "--rules", edited, *QUICK, "--set", "system=blp", "--out", tmp_path / "blp")
+    assert result.returncode == 2
+    assert f"{evidence}: BLP has no negative evidence." in result.stderr

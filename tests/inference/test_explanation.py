@@ -14,16 +14,22 @@ from plogicnet.cli.explanation import explanation_outline
 from plogicnet.cli.show import best_reason
 from plogicnet.graph import IntArray, KnowledgeGraph
 from plogicnet.inference.explanation import Explanation, Path
+from plogicnet.rules import parse_rule
 from plogicnet.support.errors import pluralize
+from reference import contradicting_facts
 from small import fitted
 
 NEW = [("man0", "parent", "kim"), ("woman0", "parent", "kim"), ("man0", "sibling", "man1")]
+NEGATIVE = {"rules.negative": ["functional", "disjoint"], "rules.min_precision.functional": 0.1}
 MODES: list[dict[str, object]] = [
     {},
     {"mln.aggregate": "mean"},
     {"mln.blanket": "full"},
     {"mln.blanket": "full", "mln.aggregate": "mean"},
     {"mln.aggregate": "saturating"},
+    NEGATIVE,
+    {**NEGATIVE, "mln.blanket": "full", "mln.aggregate": "mean"},
+    {**NEGATIVE, "mln.hidden_premises": "sampled"},
     {"mln.blanket": "full", "mln.aggregate": "saturating"},
     {"mln.hidden_premises": "sampled"},
     {"mln.hidden_premises": "sampled", "mln.blanket": "full"},
@@ -60,6 +66,7 @@ def test_contributions_add_up_to_the_log_odds(values: dict[str, object], facts: 
     true = {fitted_model.graph.names(t) for t in network.triples.triples[fitted_model.outcome.rule_model.truth]}
     observed = {fitted_model.graph.names(t) for t in fitted_model.graph.train}
     assert true == observed or "mln.hidden_premises" in values
+    negative: set[str] = set()
     for triple in some_triples(model):
         why = model.explain(*fitted_model.graph.names(triple))
         odds, reached = (column[0] for column in fitted_model.rules.of_triples(triple[None, :]))
@@ -67,7 +74,14 @@ def test_contributions_add_up_to_the_log_odds(values: dict[str, object], facts: 
         assert why.base + sum(rule.contribution for rule in why.rules) == pytest.approx(odds, abs=1e-9)
         assert why.reached == reached == bool(why.rules)
         for rule in why.rules:
+            assert rule.contribution == pytest.approx(rule.value * rule.weight, abs=1e-9)
             assert rule.groundings == len(rule.premises)
+            if rule.negative:
+                assert (rule.value, rule.broken) == (-1, 0)
+                contradicting = {(fact,) for fact in contradicting_facts(parse_rule(rule.rule), observed, why.triple)}
+                assert contradicting == set(rule.premises)
+                negative.add(rule.rule)
+                continue
             assert {fact for premises in rule.premises for fact in premises} <= true
             assert rule.groundings or rule.broken
             assert "full" in values.values() or not rule.broken
@@ -76,8 +90,8 @@ def test_contributions_add_up_to_the_log_odds(values: dict[str, object], facts: 
                 if values.get("mln.aggregate") == "saturating":
                     value = math.log2(1 + rule.groundings) - math.log2(1 + rule.broken)
                 assert rule.value == pytest.approx(value, abs=1e-12)
-            assert rule.contribution == pytest.approx(rule.value * rule.weight, abs=1e-9)
         assert_calibration_adds_up(model, why, triple)
+    assert len(negative) > 1 or "rules.negative" not in values
 
 
 def assert_calibration_adds_up(model: PLogicNet, why: Explanation, triple: IntArray) -> None:

@@ -122,7 +122,7 @@ def test_wrong_answers_are_more_probable_than_the_correct_one(model: PLogicNet, 
 
 
 def test_a_rule_is_not_the_reason_if_p_w_is_low(model: PLogicNet) -> None:
-    entry = Contribution("knows(X, Y) => likes(X, Y)", 1.0, 1, 0, 1.0, 1.0, ((("anna", "knows", "ben"),),))
+    entry = Contribution("knows(X, Y) => likes(X, Y)", False, 1.0, 1, 0, 1.0, 1.0, ((("anna", "knows", "ben"),),))
     base = model.explain("man0", "parent", "a0")
     disputed = replace(base, triple=("anna", "likes", "ben"), rules=(entry,), neighbours=(), q=0.9, p_w=0.02)
     names = NameFormatter(rules={entry.rule: model.rules.rules[0]})

@@ -310,6 +310,8 @@ def test_plain_names_are_never_refused(rule: Rule) -> None:
 REFUSED = [
     ("=> not r(X, X)", "anyburl", "with the pattern irreflexive"),
     ("=> not r(X, X)", "amie", "with the pattern irreflexive"),
+    ("r(X, Z) & Z != Y => not r(X, Y)", "anyburl", "with the pattern functional"),
+    ("r(Y, X) => not r(X, Y)", "amie", "with the pattern disjoint"),
     ("r(X, Y) & s(X, Z) & t(Y, Z) => r(Y, X)", "anyburl", "whose premises are not a path"),
     ("r(X, Y) & s(X, Z) => t(Y, Y)", "anyburl", "whose premises are not a path"),
     ("r(X, X) => t(X, anna)", "anyburl", "whose premises are not a path"),

@@ -1,6 +1,7 @@
 """The rule syntax: printed rules are parsed back, and errors point at the wrong character."""
 
 import contextlib
+from typing import Any, get_args
 
 import pytest
 from hypothesis import assume, given, settings
@@ -10,6 +11,8 @@ from plogicnet.rules.rule import (
     PATTERNS,
     Atom,
     Constant,
+    Contradiction,
+    Evidence,
     Rule,
     Step,
     Term,
@@ -49,7 +52,18 @@ def chains(path: list[Step], relation: str) -> Rule:
     return chain_rule(path, relation)
 
 
-rules = st.builds(chains, steps, names) | st.builds(irreflexive_constraint, names) | general_rules()
+def negative(premise: str, hypothesis: str, evidence: Evidence) -> Rule:
+    if evidence != "swapped pair":
+        assume((premise == hypothesis) == evidence.startswith("other"))
+    return Contradiction(premise, hypothesis, evidence).rule
+
+
+evidence = st.sampled_from(get_args(Evidence))
+positive_rules = st.builds(chains, steps, names) | st.builds(irreflexive_constraint, names) | general_rules()
+negative_rules = st.tuples(names, names).flatmap(
+    lambda pair: st.builds(negative, st.sampled_from(pair), st.just(pair[0]), evidence)
+)
+rules = positive_rules | negative_rules
 
 
 @given(rules)
@@ -178,15 +192,17 @@ def test_almost_valid_rules_parse_or_raise_with_a_position(text: str) -> None:
             assert statement.rule.pattern in PATTERNS
 
 
-@given(rules, st.permutations(["A", "B", "X", "Élan", "Man", "W", "X1", "Z", "Y", "U1", "Q"]))
-def test_canonical_does_not_depend_on_variable_names(rule: Rule, fresh: list[str]) -> None:
+@given(rules, st.permutations(["A", "B", "X", "Élan", "Man", "W", "X1", "Z", "Y", "U1", "Q"]), st.booleans())
+def test_canonical_does_not_depend_on_variable_names(rule: Rule, fresh: list[str], swap: bool) -> None:
     atoms = (*rule.body, rule.head)
     variables = dict.fromkeys(v for atom in atoms for v in atom.variables)
-    named: dict[Term, Term] = {old: Variable(new) for old, new in zip(variables, fresh, strict=False)}
+    named: dict[Term, Any] = {old: Variable(new) for old, new in zip(variables, fresh, strict=False)}
     *body, head = (Atom(a.relation, named.get(a.head, a.head), named.get(a.tail, a.tail)) for a in atoms)
-    other = Rule(tuple(body), head, rule.negated)
+    unequal = tuple((named[b], named[a]) if swap else (named[a], named[b]) for a, b in rule.unequal)
+    other = Rule(tuple(body), head, rule.negated, unequal)
     assert other.canonical == rule.canonical
     assert rule.canonical.canonical == rule.canonical
+    assert (other.pattern, other.chain, other.contradiction) == (rule.pattern, rule.chain, rule.contradiction)
     assert (rule.canonical.pattern, rule.canonical.chain) == (rule.pattern, rule.chain)
     assert len({v for a in (*rule.canonical.body, rule.canonical.head) for v in a.variables}) == len(variables)
     assert parse_rule(str(rule.canonical)) == rule.canonical
@@ -204,10 +220,12 @@ def test_canonical_distinguishes_different_rules() -> None:
 
 
 NEGATION = (
-    "'not' is allowed only in a constraint, expected \"=> not r(X, X)\"."
+    "'not' is allowed only after '=>', expected \"=> not r(X, X)\" or one premise as in \"s(X, Y) => not r(X, Y)\"."
     " If a relation is called 'not', write its name in double quotes."
 )
 CONSTRAINT = 'a constraint must have the same variable twice, expected "=> not r(X, X)"'
+EXPECTED = 'expected "s(X, Y)", "s(Y, X)", "r(X, Z) & Z != Y" or "r(Z, Y) & Z != X" before "=> not r(X, Y)"'
+CONDITION = f"a negated hypothesis does not allow this condition, {EXPECTED}"
 ESCAPES = r"unknown escape, expected one of \\ \" \n \r \t \xHH \uHHHH \UHHHHHHHH"
 DISCONNECTED = (
     "no shared variables connect this premise to the first one. "
@@ -251,7 +269,25 @@ DISCONNECTED = (
         ("=nan: a(X, Y) => b(Y, X)", 2, "the weight must be finite, got nan"),
         ("not a(X, Y) => b(Y, X)", 1, NEGATION),
         ("=> not(X, X)", 4, NEGATION),
-        ("a(X, Y) => not b(X, X)", 16, 'a constraint cannot have premises, expected "=> not r(X, X)"'),
+        ("a(X, Y) => not b(X, X)", 16, 'expected two different variables in "not r(X, Y)"'),
+        ("a(X, c) => not b(X, c)", 16, 'expected two different variables in "not r(X, Y)"'),
+        ("a(X, X) => not b(X, Y)", 1, CONDITION),
+        ("a(X, Y) => not a(X, Y)", 1, CONDITION),
+        ("a(X, Z) & Z != Y => not b(X, Y)", 1, CONDITION),
+        ("a(X, Z) & X != Y => not a(X, Y)", 11, CONDITION),
+        (
+            "a(X, Y) & b(X, Y) => not c(X, Y)",
+            11,
+            f"a rule with a negated hypothesis must have one premise, {EXPECTED}",
+        ),
+        ("Z != Y => not b(X, X)", 1, CONSTRAINT),
+        (
+            "a(X, Y) & X != Y => b(X, Y)",
+            11,
+            f"an inequality is allowed only before a negated hypothesis, {EXPECTED}",
+        ),
+        ("a(X, Z) & Z != c => not a(X, c)", 16, "expected a variable in an inequality, found 'c'"),
+        ("a(X, Z) & Z != => not a(X, Y)", 16, "expected a variable after '!=', found '=>'"),
         ("=> not b(X, Y)", 8, CONSTRAINT),
         ("=> not b(x, x)", 8, CONSTRAINT),
         ("=> b(X, X)", 4, "a rule must have at least one premise before '=>'"),

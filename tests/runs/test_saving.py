@@ -28,6 +28,7 @@ VARIANTS: list[dict[str, object]] = [
     {"mln.solver": "gradient", "em.combine": "log_odds", "mln.unit_clauses": False},
     {"em.targets": "soft", "em.warm_start": True, "rules.counting": "paths", "em.lambda": 0.7},
     {"em.neural": False},
+    {"rules.negative": ["functional"], "rules.min_precision.functional": 0.1, "mln.aggregate": "saturating"},
     {"em.rules": False},
 ]
 

@@ -16,7 +16,7 @@ from plogicnet.evaluation.results import Ranks
 from plogicnet.evaluation.scaling import platt
 from plogicnet.graph import KnowledgeGraph, TripleSet, Vocabulary
 from plogicnet.grounding.engine import MiningResult
-from plogicnet.grounding.native.mining import mine
+from plogicnet.grounding.rulebook import collect_rules
 from plogicnet.mln import RuleModel, RuleScores, build_rule_model
 from plogicnet.neural.protocol import Examples
 from plogicnet.neural.vectors.model import VectorModel
@@ -43,7 +43,7 @@ def small_config(**values: object) -> Config:
 
 
 def mined_of(graph: KnowledgeGraph, config: Config) -> MiningResult:
-    return mine(graph, config.rules)
+    return collect_rules(graph, config)
 
 
 def em_of(graph: KnowledgeGraph, config: Config) -> Outcome:
@@ -235,6 +235,7 @@ VARIANTS: list[dict[str, object]] = [
     {"em__iterations": 3},
     {"rules__counting": "paths"},
     {"rules__irreflexive": False},
+    {"rules__negative": ("functional", "disjoint"), "rules__min_precision__functional": 0.1},
     {"evaluation__rerank": 5},
     {"mln__l2": 0.0},
 ]
@@ -518,7 +519,13 @@ def test_softmax_scores_are_rescaled_on_validation_before_the_m_step() -> None:
 
 @pytest.mark.parametrize(
     "values",
-    [{}, {"mln__l2": 0.0}, {"mln__blanket": "full", "mln__hidden_premises": "sampled"}, {"mln__aggregate": "mean"}],
+    [
+        {},
+        {"mln__l2": 0.0},
+        {"mln__blanket": "full", "mln__hidden_premises": "sampled"},
+        {"mln__aggregate": "mean"},
+        {"rules__negative": ("functional", "disjoint"), "rules__min_precision__functional": 0.1},
+    ],
     ids=str,
 )
 def test_the_report_has_standard_errors_and_counts_of_groundings(values: dict[str, object]) -> None:
@@ -533,8 +540,11 @@ def test_the_report_has_standard_errors_and_counts_of_groundings(values: dict[st
     assert known.all() or config.mln.l2 == 0
     if known.all():
         np.testing.assert_allclose(table.standard_error, np.sqrt(np.diag(np.linalg.inv(hessian))), rtol=1e-6)
-    counts = [int((model.groundings.rule == j).sum()) for j in range(len(table))]
-    assert table.groundings.tolist() == counts
+    positive = np.flatnonzero(~table.negative)
+    counts = [int((model.groundings.rule == j).sum()) for j in positive]
+    assert table.groundings[positive].tolist() == counts
     assert sum(counts) == len(model.groundings.rule)
+    assert table.groundings[len(positive) :].tolist() == (-matrix[:, len(positive) :].sum(axis=0)).tolist()
+    assert bool(table.negative.any()) == ("rules__negative" in values)
     assert table.weight.tolist() == model.rules.weight.tolist()
     assert (model.rules.groundings == -1).all(), "a rule model has no report before `report`"

@@ -38,6 +38,7 @@ def answers(model: PLogicNet) -> list[list[Prediction]]:
         (PATHS, 100),
         ({"em.neural": False}, 100),
         ({"em.neural": False, "system": "blp"}, 100),
+        ({"em.neural": False, "rules.negative": ["functional"], "rules.min_precision.functional": 0.1}, 100),
         ({"mln.hidden_premises": "sampled", "mln.blanket": "full"}, 0),
         (SOFTMAX, 0),
     ],

@@ -109,10 +109,12 @@ def _rules(explanation: Explanation, relation: str, labels: Mapping[str, str]) -
 def _rule(entry: Contribution, aggregate: str, labels: Mapping[str, str]) -> Outline:
     """Return a rule's contribution and its premises."""
     counts = f", {entry.groundings:,} groundings" if entry.groundings != 1 else ""
+    if entry.negative:
+        counts = f", {pluralize(entry.groundings, 'fact')} against the triple"
+    elif aggregate == "saturating" and entry.value != 1:
+        counts = f" × {entry.value:.2f}{counts or ', 1 grounding'}"
     if entry.broken:
         counts += f", minus {pluralize(entry.broken, 'grounding')} that would be violated if the triple were true"
-    if aggregate == "saturating" and entry.value != 1:
-        counts = f" × {entry.value:.2f}{counts or ', 1 grounding'}"
     line = f"{entry.contribution:+.2f}  {_rule_text(entry.rule, labels)}  (weight {entry.weight:.2f}{counts})"
     children = [Outline(facts(premises, labels)) for premises in entry.premises]
     if len(children) < entry.groundings:

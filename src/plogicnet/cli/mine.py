@@ -68,14 +68,16 @@ def mine(
     with clock("mine"):
         mined = collect_rules(opened, settings, statements, progress)
     with clock("ground"):
-        grounder = Grounder.of(opened, mined.rules.rules, settings, progress=progress)
+        positive = mined.rules.take(~mined.rules.negative)
+        grounder = Grounder.of(opened, positive.rules, settings, progress=progress)
         grounded = grounder.network
     if out is not None:
         mined.rules.concat(mined.constraints).write(out)
     shown, rule_examples = _most_precise(mined.rules, top), {}
     if examples:
         held_out, strongest = HeldOut.of(opened), chain.from_iterable(shown.values())
-        rule_examples = {i: examples_of(opened, grounder.groundings, i, examples, held_out) for i in strongest}
+        with_groundings = [i for i in strongest if i < len(positive)]
+        rule_examples = {i: examples_of(opened, grounder.groundings, i, examples, held_out) for i in with_groundings}
     counts = show.mined_counts(mined.n_candidates, mined.rules, mined.constraints, grounded)
     if as_json:
         cost = {"seconds": {part: round(s, 3) for part, s in clock.seconds.items()}, "peak_rss_mb": peak_memory_mb()}

@@ -243,7 +243,7 @@ def facts(triples: Sequence[Sequence[str]], labels: Mapping[str, str] = NO_LABEL
 
 def best_reason(explanation: "Explanation") -> str:
     """Return the strongest reason of an explanation in one line."""
-    reasons = [entry for entry in explanation.rules if entry.contribution > 0]
+    reasons = [entry for entry in explanation.rules if entry.contribution > 0 and not entry.negative]
     entry = next((entry for entry in reasons if entry.premises), None)
     if entry is not None:
         others = f" (+{pluralize(len(reasons) - 1, 'more rule')})" if len(reasons) > 1 else ""

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from plogicnet.config.fields import overlays, setting
 from plogicnet.config.registries import ENGINES, MODELS, SYSTEMS
-from plogicnet.config.shapes import CHAIN_SHAPES
+from plogicnet.config.shapes import CHAIN_SHAPES, NEGATIVE_PATTERNS
 
 if TYPE_CHECKING:
     Pattern = str
+    NegativePattern = str
 else:
     Pattern = Literal[tuple(shape.name for shape in CHAIN_SHAPES)]
+    NegativePattern = Literal[NEGATIVE_PATTERNS]
 Auto = Literal["auto"]
 Blocks = Mapping[str, Any]
 """The blocks of an extensible section by name. Each block is an instance of its extension's dataclass."""
@@ -32,6 +34,8 @@ MinPrecision: Any = make_dataclass(
             ("chain", 0.6, "other chains, such as a(X, Y) & b(Z, Y) => c(X, Z)"),
             ("constant", 0.1, "a(X, d) => b(X, c) and a(X, Y) => b(X, c), where c and d are entities"),
             ("irreflexive", 0.99, "=> not a(X, X); precision: 1 - self-loops of a / triples of a"),
+            ("functional", 0.9, "a(X, Z) & Z != Y => not a(X, Y) and a(Z, Y) & Z != X => not a(X, Y)"),
+            ("disjoint", 0.99, "a(X, Y) => not b(X, Y) and a(Y, X) => not b(X, Y)"),
         )
     ],
     frozen=True,
@@ -55,6 +59,7 @@ class Rules:
     irreflexive: bool = setting(
         True, "mine constraints that exclude a(X, X); triples that they exclude are ranked last"
     )
+    negative: tuple[NegativePattern, ...] = setting((), "patterns of negative evidence to mine")
     max_length: int = setting(2, "maximum number of steps of a mined chain", low=1, high=3)
     backward: bool = setting(False, "mine chains of two or three steps of which some lead from tail to head")
     constants: bool = setting(False, "mine rules with constants")

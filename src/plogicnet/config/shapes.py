@@ -38,6 +38,9 @@ CHAIN_SHAPES = (
     ChainShape("subrelation", (True,), False, 0.6, "a(X, Y) => b(X, Y), where a is not b"),
 )
 
+NEGATIVE_PATTERNS = ("functional", "disjoint")
+"""The patterns of mined rules with a negated hypothesis."""
+
 
 def shapes_of(patterns: Sequence[str]) -> list[ChainShape]:
     """Return the shapes of the named patterns, in the given order.

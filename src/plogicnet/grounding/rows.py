@@ -62,6 +62,28 @@ class DistinctRows:
         distinct = DistinctRows.of(self.matrix, self.base)
         return DistinctRows(distinct.matrix, distinct.base, np.append(distinct.row_of_triple, -1)[self.row_of_triple])
 
+    def append_columns(self, other: "DistinctRows") -> "DistinctRows":
+        """Return the rows with the columns of another matrix of the same triples appended. Empty rows stay empty.
+
+        Example:
+            >>> left = DistinctRows.of(sparse.csr_array(np.array([[2.0], [2.0], [0.0]])))
+            >>> right = DistinctRows.of(sparse.csr_array(np.array([[0.0], [-1.0], [-1.0]])))
+            >>> left.append_columns(right).full_matrix.toarray().tolist()
+            [[2.0, 0.0], [2.0, -1.0], [0.0, 0.0]]
+        """
+        has_row, n_right = self.row_of_triple >= 0, len(other.base)
+        left, right = self.row_of_triple[has_row], other.row_of_triple[has_row]
+        pairs, first, pair_of_triple = np.unique(
+            left * (n_right + 1) + right + 1, return_index=True, return_inverse=True
+        )
+        order = np.argsort(first)
+        left, right = np.divmod(pairs[order], n_right + 1)
+        empty_row = sparse.csr_array((1, other.matrix.shape[1]))
+        parts = [self.matrix[left], sparse.vstack([empty_row, other.matrix], format="csr")[right]]
+        row_of_triple = np.full(len(has_row), -1)
+        row_of_triple[has_row] = np.argsort(order)[pair_of_triple]
+        return DistinctRows(sparse.csr_array(sparse.hstack(parts, format="csr")), self.base[left], row_of_triple)
+
     def merge(self, targets: FloatArray, count: FloatArray | None = None) -> MergedRows:
         """Return the number of triples and the sum of their targets per row. `count` is the weight of each triple.
 

@@ -8,10 +8,11 @@ import numpy as np
 
 from plogicnet.config import Config
 from plogicnet.config.shapes import shapes_of
-from plogicnet.graph import HEAD, RELATION, TAIL, BoolArray, KnowledgeGraph
+from plogicnet.graph import HEAD, RELATION, TAIL, BoolArray, IntArray, KnowledgeGraph
 from plogicnet.grounding.engine import Engine, MiningResult, Resources, iter_engines
 from plogicnet.grounding.grounder import Grounder
 from plogicnet.grounding.native.planning import plan_sampling
+from plogicnet.grounding.negative import count_negative, mine_negative
 from plogicnet.rules import Rule, RuleTable, Statement
 from plogicnet.rules.table import file_columns
 from plogicnet.support.errors import InputError, pluralize
@@ -27,6 +28,8 @@ def collect_rules(
 ) -> MiningResult:
     """Mine rules, if `rules.mine` is set, and add the written rules. Thresholds do not apply to written rules.
 
+    Negative evidence comes after all other rules.
+
     Example:
         >>> from plogicnet.rules import parse_statements
         >>> graph = KnowledgeGraph.from_names([("a", "husband", "b"), ("b", "wife", "a"), ("c", "husband", "d")])
@@ -41,7 +44,10 @@ def collect_rules(
         config = plan_mining(graph, config, progress)
         resources = _resources(config, progress)
         mined = _select_miner(config).mine(graph, config.rules, resources)
-    return _add_statements(mined, graph, config, statements, progress) if statements else mined
+        negative, n_negative = mine_negative(graph, config.rules)
+        mined = replace(mined, rules=mined.rules.concat(negative), n_candidates=mined.n_candidates + n_negative)
+    mined = _add_statements(mined, graph, config, statements, progress) if statements else mined
+    return replace(mined, rules=mined.rules.positive_first())
 
 
 def plan_mining(graph: KnowledgeGraph, config: Config, progress: Progress = no_progress) -> Config:
@@ -91,13 +97,16 @@ def _add_statements(
             given[row], fixed[row], file_counts[row] = _given_weight(statement), statement.fixed, statement.file_counts
     file_support, file_hits = file_columns(file_counts)
     rules = replace(mined.rules, given=given, fixed=fixed, file_support=file_support, file_hits=file_hits)
-    written = [s for s in unmatched if s.rule.pattern != "irreflexive"]
-    grounder = Grounder.of(graph, tuple(s.rule for s in written), config, progress=progress)
-    support, hits = grounder.counts()
-    _warn_about(grounder.rules, support == 0, "no conclusions from the training triples")
-    _warn_about(grounder.rules, (support > 0) & (hits == 0), "no hits in the training triples")
+    positive = [s for s in unmatched if not s.rule.negated]
+    negative = [s for s in unmatched if s.rule.is_negative]
+    written = [*positive, *negative]
+    rules_written = tuple(s.rule for s in written)
+    grounder = Grounder.of(graph, rules_written[: len(positive)], config, progress=progress)
+    support, hits = _counts(grounder, rules_written[len(positive) :])
+    _warn_about(rules_written, support == 0, "no conclusions from the training triples")
+    _warn_about(rules_written, (support > 0) & (hits == 0), "no hits in the training triples")
     table = RuleTable.of(
-        grounder.rules,
+        rules_written,
         support.tolist(),
         hits.tolist(),
         None,
@@ -118,13 +127,23 @@ def _add_statements(
 
 
 def count_again(grounder: Grounder, rules: RuleTable, constraints: RuleTable) -> tuple[RuleTable, RuleTable]:
-    """Return the rules of a grounder and the constraints, with support and hits counted in the grounder's graph."""
-    support, hits = grounder.counts()
+    """Return the rules of a model and the constraints, with support and hits counted in the grounder's graph.
+
+    The grounder has all rules except negative evidence, which comes last in `rules`.
+    """
+    support, hits = _counts(grounder, rules.rules[len(grounder.rules) :])
     counted = _constraint_table(grounder.graph, constraints.rules)
     return (
         replace(rules, support=support, hits=hits),
         replace(constraints, support=counted.support, hits=counted.hits),
     )
+
+
+def _counts(grounder: Grounder, negative: Sequence[Rule]) -> tuple[IntArray, IntArray]:
+    """Return support and hits of the grounder's rules, then of negative evidence."""
+    parts = zip(grounder.counts(), count_negative(grounder.graph, negative), strict=True)
+    support, hits = (np.concatenate(part) for part in parts)
+    return support, hits
 
 
 def _warn_about(rules: Sequence[Rule], selected: BoolArray, problem: str) -> None:

@@ -24,7 +24,8 @@ class Contribution(Record):
     """The contribution of one rule to the rules' log-odds.
 
     Attributes:
-        groundings: number of groundings that conclude the triple.
+        negative: whether the rule is negative evidence. The value is then -1.
+        groundings: number of groundings that conclude the triple; for negative evidence, of facts that contradict it.
         broken: number of groundings that the triple would violate if it were true, because it is a premise and the
             hypothesis is false. Counted only with mln.blanket=full.
         value: the factor of the weight: groundings - broken, or with `aggregate` "mean" divided by their number over
@@ -34,6 +35,7 @@ class Contribution(Record):
     """
 
     rule: str
+    negative: bool
     weight: float
     groundings: int
     broken: int
@@ -173,6 +175,7 @@ def _contributions(fitted: FittedModel, reasons: list[Reason]) -> tuple[Contribu
     entries = [
         Contribution(
             rule=str(rules.rules[reason.rule]),
+            negative=rules.rules[reason.rule].is_negative,
             weight=float(rules.weight[reason.rule]),
             groundings=reason.n_groundings,
             broken=reason.n_violated,

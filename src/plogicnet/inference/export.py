@@ -107,7 +107,7 @@ def export_rules(rules: RuleTable, file: Path, fixed_weights: bool = False) -> i
     """Write the rules with their weights in the rule syntax. Return the number of rules."""
     lines = []
     for row, (rule, weight) in enumerate(zip(rules.rules, rules.weight.tolist(), strict=True)):
-        value = None if rule.negated or np.isnan(weight) else weight
+        value = None if np.isnan(weight) else weight
         lines.append(
             f"{Statement(rule, value, value is not None and (fixed_weights or bool(rules.fixed[row])), row + 1)}\n"
         )

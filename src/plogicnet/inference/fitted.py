@@ -215,9 +215,9 @@ class FittedModel:
         return self.predict_batch(self.graph.train[:0])
 
     def examples(self, rule: Rule, max_examples: int) -> list[Example]:
-        """Return groundings of a rule; an empty list for constraints, or if the groundings exceed the memory limit."""
+        """Return groundings of a rule; an empty list for negated rules, or if the memory is not enough."""
         model = self.outcome.rule_model
-        if rule not in model.rules.rules:
+        if rule.negated or rule not in model.rules.rules:
             return []
         try:
             groundings = model.groundings

@@ -1,5 +1,6 @@
 """The rule model p_w (rules, weights and ground network), and the M-step."""
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -10,12 +11,13 @@ from plogicnet.config import Config
 from plogicnet.graph import RELATION, BoolArray, FloatArray, IntArray, KnowledgeGraph, TripleSet
 from plogicnet.grounding.grounder import Grounder
 from plogicnet.grounding.groundings import GroundNetwork, InMemoryGroundNetwork
+from plogicnet.grounding.negative import NegativeEvidence
 from plogicnet.grounding.rows import DistinctRows
 from plogicnet.grounding.rulebook import count_again
 from plogicnet.mln.conditional import Aggregate, Blanket, aggregate_rows, base_log_odds, features, probability, saturate
 from plogicnet.mln.learning import learn_weights, standard_errors
 from plogicnet.mln.scores import RuleScores
-from plogicnet.rules import RuleTable
+from plogicnet.rules import Rule, RuleTable
 from plogicnet.support.errors import InputError
 from plogicnet.support.memory import require_bytes
 from plogicnet.support.progress import Progress, no_progress
@@ -35,6 +37,7 @@ class TruthAssignment:
     Attributes:
         assumed_true: whether each hidden triple is assumed to be true. None means that all are false.
         base: the base log-odds b of each relation.
+        negative: the rules that are negative evidence, which the grounder does not ground.
     """
 
     grounder: Grounder
@@ -42,6 +45,12 @@ class TruthAssignment:
     blanket: Blanket
     aggregate: Aggregate
     base: FloatArray
+    negative: tuple[Rule, ...] = ()
+
+    @cached_property
+    def evidence(self) -> NegativeEvidence:
+        """The training triples that contradict others by negative evidence."""
+        return NegativeEvidence.of(self.negative, self.grounder.graph)
 
     @cached_property
     def truth(self) -> BoolArray:
@@ -63,8 +72,17 @@ class TruthAssignment:
         """The distinct rows of the triples × rules matrix, with log-odds = base + matrix · weights.
 
         If only observed triples can be premises, the rows are computed from the rule multisets. Otherwise (full blanket
-        or sampled premises) all groundings must be in memory.
+        or sampled premises) all groundings must be in memory. The columns of negative evidence are last: -1 if a
+        training triple contradicts the triple. A triple that only negative evidence concerns has no row.
         """
+        rows = self._positive_rows()
+        if not self.negative:
+            return rows
+        values = sparse.csr_array(self.evidence.values(self.grounder.network.triples.triples))
+        return rows.append_columns(DistinctRows.of(values))
+
+    def _positive_rows(self) -> DistinctRows:
+        """Return the rows with the columns of the rules that the grounder grounds."""
         self.require_memory()
         relations = self.grounder.network.triples.triples[:, RELATION]
         if not self._uses_multisets:
@@ -105,7 +123,8 @@ class Reason:
     Attributes:
         rule: the index of the rule.
         value: the factor by which the rule's weight is multiplied.
-        n_groundings: the number of groundings that conclude the triple from true premises.
+        n_groundings: the number of groundings that conclude the triple from true premises, or for negative evidence
+            the number of training triples that contradict the triple. The value is then -1 for any number.
         n_violated: the number of groundings that become false if the triple is true. In these the triple is a premise,
             the other premises are true and the hypothesis is false. They are counted only with mln.blanket=full.
         premises: the premises of the first groundings, as triples.
@@ -123,7 +142,7 @@ class RuleModel:
     """The rule model after an M-step, over the triples of O ∪ H.
 
     Attributes:
-        rules: the rules with their weights.
+        rules: the rules with their weights, negative evidence last.
         constraints: the irreflexive constraints.
         assignment: the ground network and the truth of the premises.
     """
@@ -199,6 +218,8 @@ class RuleModel:
         if not self.assignment.is_local:
             return self._reasons_from_network(triple, max_groundings)
         groundings = self.assignment.grounder.groundings_of_triple(triple)
+        if not groundings:
+            return []
         counts = np.array([len(premises) for premises in groundings.values()], dtype=np.float64)
         return [
             Reason(
@@ -209,6 +230,13 @@ class RuleModel:
                 [_drop_duplicates(p[p[:, 0] >= 0]) for p in premises[:max_groundings]],
             )
             for (rule, premises), value in zip(groundings.items(), self._values(counts).tolist(), strict=True)
+        ] + self._negative_reasons(triple, max_groundings)
+
+    def _negative_reasons(self, triple: IntArray, max_groundings: int | None) -> list[Reason]:
+        n_positive = len(self.rules) - len(self.assignment.negative)
+        return [
+            Reason(n_positive + i, -1.0, len(facts), 0, list(facts[:max_groundings, None, :]))
+            for i, facts in self.assignment.evidence.premises(triple).items()
         ]
 
     def _values(self, counts: FloatArray) -> FloatArray:
@@ -227,13 +255,16 @@ class RuleModel:
         concluding = concluding[is_true[groundings.premises[concluding]].all(axis=1)]
         violated = groundings.rule[self._violated_by(row)] if self.assignment.blanket == "full" else concluding[:0]
         reasons = []
+        n_positive = len(self.rules) - len(self.assignment.negative)
         for rule, value in zip(*(part.tolist() for part in self.rows.row(row)), strict=True):
+            if rule >= n_positive:
+                continue
             concluding_by_rule = concluding[groundings.rule[concluding] == rule]
             premises = [
                 groundings.triples.triples[p[p >= 0]] for p in groundings.premises[concluding_by_rule[:max_groundings]]
             ]
             reasons.append(Reason(rule, value, len(concluding_by_rule), int((violated == rule).sum()), premises))
-        return reasons
+        return reasons + self._negative_reasons(triple, max_groundings) if reasons else []
 
     def _violated_by(self, row: int) -> IntArray:
         """Return the groundings that become false if the triple in this row is true.
@@ -244,6 +275,16 @@ class RuleModel:
         candidates = np.flatnonzero((groundings.premises == row).any(axis=1))
         others_true = (is_true[groundings.premises[candidates]] | (groundings.premises[candidates] == row)).all(axis=1)
         return np.asarray(candidates[others_true & ~self.truth[groundings.hypothesis[candidates]]])
+
+    @property
+    def groundings_per_rule(self) -> IntArray:
+        """The number of groundings of each rule; for negative evidence, of the reached triples that it concerns."""
+        counts, n_negative = self.network.groundings_per_rule, len(self.assignment.negative)
+        if not n_negative:
+            return counts
+        merged = self.rows.merge(np.zeros(len(self.observed)))
+        concerned = -merged.matrix.T @ merged.count
+        return np.concatenate([counts, concerned[len(counts) :].astype(np.int64)])
 
     @property
     def log_odds(self) -> FloatArray:
@@ -298,7 +339,7 @@ class RuleModel:
         """Return the rules with the standard errors of their weights and the number of groundings of each rule."""
         rules, is_known = self.rules, ~np.isnan(self.targets(hidden_q))
         errors = standard_errors(self.rows, rules.weight, config.mln.l2, rules.fixed, config.threads, is_known)
-        return rules.with_report(errors, self.network.groundings_per_rule)
+        return rules.with_report(errors, self.groundings_per_rule)
 
     def bind(self, graph: KnowledgeGraph, progress: Progress = no_progress) -> "RuleModel":
         """Return the model for a graph with more facts or entities, with the same rules, weights and base rates.
@@ -312,6 +353,20 @@ class RuleModel:
             still_true = TripleSet.of(self.hidden[old.assumed_true], len(graph.entities))
             assignment = replace(assignment, assumed_true=still_true.contains(assignment.grounder.network.hidden))
         return replace(self, assignment=assignment)
+
+    def without_idle_evidence(self, kept: Collection[Rule]) -> "RuleModel":
+        """Return the model without negative evidence against no triple of O ∪ H, whose weight would be 0.
+
+        Rules in `kept`, in canonical form, stay.
+        """
+        old = self.assignment
+        if not old.negative:
+            return self
+        is_idle = old.evidence.values(self.triples.triples).sum(axis=0) == 0
+        stays = np.array([rule.canonical in kept for rule in old.negative]) | ~is_idle
+        rules = self.rules.take(np.append(np.ones(len(self.rules) - len(stays), dtype=bool), stays))
+        negative = tuple(rule for rule, stay in zip(old.negative, stays, strict=True) if stay)
+        return replace(self, rules=rules, assignment=replace(old, negative=negative))
 
     def with_base(self, base: FloatArray) -> "RuleModel":
         """Return the model with other base log-odds."""
@@ -355,12 +410,14 @@ def build_rule_model(
 ) -> RuleModel:
     """Return the model of rules. Observed triples and the hidden triples in `assumed_true` are true premises.
 
-    The rules are grounded on first use.
+    The rules are grounded on first use. Only observed triples are premises of negative evidence.
     """
+    rules = rules.positive_first()
+    n_positive = len(rules) - int(rules.negative.sum())
     # the full blanket also needs hidden triples as premises
     hidden_premises = config.mln.blanket == "full" or config.mln.hidden_premises == "sampled"
-    grounder = Grounder.of(graph, rules.rules, config, hidden_premises, progress)
+    grounder = Grounder.of(graph, rules.rules[:n_positive], config, hidden_premises, progress)
     base = base_log_odds(graph, config.mln.unit_clauses)
-    return RuleModel(
-        rules, constraints, TruthAssignment(grounder, assumed_true, config.mln.blanket, config.mln.aggregate, base)
-    )
+    negative, mln = rules.rules[n_positive:], config.mln
+    assignment = TruthAssignment(grounder, assumed_true, mln.blanket, mln.aggregate, base, negative)
+    return RuleModel(rules, constraints, assignment)

@@ -142,7 +142,8 @@ class NameFormatter:
     def rule(self, text: str) -> Markup:
         """Return a rule of the run as HTML, given its text."""
         rule = self.rules[text]
-        body = separated(tag("span", " ∧ ", class_="and"), map(self._atom, rule.body))
+        unequal = [tag("span", f"{a} ≠ {b}", class_="atom") for a, b in rule.unequal]
+        body = separated(tag("span", " ∧ ", class_="and"), [*map(self._atom, rule.body), *unequal])
         hypothesis = join("not " if rule.negated else "", self._atom(rule.head))
         return tag("span", body, tag("span", " ⇒ " if body else "⇒ ", class_="and"), hypothesis, class_="rule")
 

@@ -98,7 +98,7 @@ def _reasons(why: Explanation, names: NameFormatter, title: str = "Why", by_rule
 
 def _strongest(why: Explanation, names: NameFormatter, by_rules: bool) -> Markup:
     """Return the strongest reason of the rules, if p_w ≥ q or with `by_rules`, otherwise that of the neural model."""
-    entry = next((e for e in why.rules if e.contribution > 0 and e.premises), None)
+    entry = next((e for e in why.rules if e.contribution > 0 and e.premises and not e.negative), None)
     if entry is not None and (by_rules or why.q is None or why.p_w >= why.q):
         return join(names.facts(entry.premises[0]), ", by the rule ", names.rule(entry.rule), ".")
     doubt = _doubt(why)
@@ -130,11 +130,13 @@ def _doubt(why: Explanation) -> str:
 def _groundings(entry: Contribution, why: Explanation) -> str:
     """Return the factor of a rule's weight as text: its groundings, or with the mean their share of all."""
     count, broken = entry.groundings, entry.broken
+    if entry.negative:
+        return f", {pluralize(count, 'fact')} against the triple"
     violated = (
         f", minus {pluralize(broken, 'grounding')} that would be violated if the triple were true" if broken else ""
     )
     if why.aggregate == "mean":
-        total = sum(e.groundings + e.broken for e in why.rules)
+        total = sum(e.groundings + e.broken for e in why.rules if not e.negative)
         return f", {count:,} of the {pluralize(total, 'grounding')}{violated}"
     if why.aggregate == "saturating" and entry.value != 1:
         return f" × {entry.value:.2f} for {pluralize(count, 'grounding')}{violated}"

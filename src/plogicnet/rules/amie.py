@@ -156,7 +156,7 @@ def format_amie(rule: Rule, support: int, hits: int) -> str:
         '?b  husband  ?a   => ?a  wife  ?b\tNaN\t0.75\tNaN\t3\t4\tNaN\t?a'
     """
     if rule.negated:
-        raise NotExpressibleError("with the pattern irreflexive")
+        raise NotExpressibleError(f"with the pattern {rule.pattern}")
     relations, entities = names_of(rule)
     for name in relations | entities:
         is_plain = name.isprintable() and name == name.strip() and _GAP not in name

@@ -216,7 +216,7 @@ def format_anyburl(rule: Rule, support: int, hits: int) -> str:
         '4\t3\t0.75\twife(X,Y) <= husband(Y,X)'
     """
     if rule.negated:
-        raise NotExpressibleError("with the pattern irreflexive")
+        raise NotExpressibleError(f"with the pattern {rule.pattern}")
     _check_names(rule)
     ends = (rule.head.head, rule.head.tail)
     variables = [term for term in dict.fromkeys(ends) if isinstance(term, Variable)]

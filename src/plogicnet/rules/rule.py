@@ -3,17 +3,20 @@
 import itertools
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
+from typing import Literal, NamedTuple
 
-from plogicnet.config.shapes import CHAIN_SHAPES
+from plogicnet.config.shapes import CHAIN_SHAPES, NEGATIVE_PATTERNS
 from plogicnet.support.errors import InputError
 
 MINED_PATTERNS = tuple(shape.name for shape in CHAIN_SHAPES)
-PATTERNS = (*MINED_PATTERNS, "irreflexive", "chain", "constant", "general", "formula")
+PATTERNS = (*MINED_PATTERNS, "irreflexive", "chain", "constant", "general", "formula", *NEGATIVE_PATTERNS)
 """All values of `Rule.pattern`, the mined patterns first."""
 FORMULA_PREFIX = "$"
 """The first character of the built-in predicates that formulas have as premises, such as `$best_rule(X, Y)`."""
+Evidence = Literal["other tail", "other head", "same pair", "swapped pair"]
+"""What contradicts r(X, Y) in a rule with a negated hypothesis: r(X, Z), r(Z, Y), s(X, Y) or s(Y, X)."""
 
 RESERVED_CHARACTERS = frozenset('(),&=>"#:\\')
 """The characters that, like whitespace, end a plain word of the rule syntax."""
@@ -103,9 +106,48 @@ class Step:
     forward: bool
 
 
+class Contradiction(NamedTuple):
+    """The meaning of a rule with one premise and a negated hypothesis: which facts contradict a triple.
+
+    Attributes:
+        premise: the relation of the premise.
+        hypothesis: the relation of the hypothesis.
+        evidence: how the entities of premise and hypothesis are related.
+    """
+
+    premise: str
+    hypothesis: str
+    evidence: Evidence
+
+    @property
+    def rule(self) -> "Rule":
+        """The rule with this meaning.
+
+        Example:
+            >>> str(Contradiction("born_in", "born_in", "other tail").rule)
+            'born_in(X, Z) & Z != Y => not born_in(X, Y)'
+            >>> str(Contradiction("son", "daughter", "same pair").rule)
+            'son(X, Y) => not daughter(X, Y)'
+        """
+        x, y, z = Variable("X"), Variable("Y"), Variable("Z")
+        ends, unequal = {
+            "other tail": ((x, z), ((z, y),)),
+            "other head": ((z, y), ((z, x),)),
+            "same pair": ((x, y), ()),
+            "swapped pair": ((y, x), ()),
+        }[self.evidence]
+        return Rule((Atom(self.premise, *ends),), Atom(self.hypothesis, x, y), True, unequal)
+
+
 @dataclass(frozen=True)
 class Rule:
     """A Horn clause: premises (the body) and a hypothesis (the head), which can be negated.
+
+    Attributes:
+        body: the premises.
+        head: the hypothesis.
+        negated: whether the hypothesis is negated.
+        unequal: pairs of variables that must be different entities. Only rules with a negated hypothesis have them.
 
     Example:
         >>> x, y = Variable("X"), Variable("Y")
@@ -117,6 +159,30 @@ class Rule:
     body: tuple[Atom, ...]
     head: Atom
     negated: bool = False
+    unequal: tuple[tuple[Variable, Variable], ...] = ()
+
+    @property
+    def is_negative(self) -> bool:
+        """Whether the rule is negative evidence: its premises count against the hypothesis."""
+        return self.negated and bool(self.body)
+
+    @cached_property
+    def contradiction(self) -> Contradiction | None:
+        """The meaning of negative evidence; None for all other rules.
+
+        Example:
+            >>> x, y, z = map(Variable, "XYZ")
+            >>> rule = Rule((Atom("born_in", x, z),), Atom("born_in", x, y), True, ((z, y),))
+            >>> rule.contradiction
+            Contradiction(premise='born_in', hypothesis='born_in', evidence='other tail')
+        """
+        if not self.is_negative:
+            return None
+        premise, hypothesis = self.body[0].relation, self.head.relation
+        evidence: list[Evidence] = ["swapped pair"]
+        evidence += ["other tail", "other head"] if premise == hypothesis else ["same pair"]
+        meanings = (Contradiction(premise, hypothesis, each) for each in evidence)
+        return next((meaning for meaning in meanings if self.canonical == meaning.rule), None)
 
     @cached_property
     def chain(self) -> tuple[Step, ...] | None:
@@ -163,6 +229,8 @@ class Rule:
         """
         if self.chain is not None:
             return chain_rule(self.chain, self.head.relation)
+        if self.is_negative:
+            return _renamed(self)
         atoms = (*self.body, self.head)
         variables = dict.fromkeys(variable for atom in atoms for variable in atom.variables)
         names: dict[Term, Term] = dict(zip(variables, _fresh_variables(), strict=False))
@@ -178,8 +246,10 @@ class Rule:
             'composition'
         """
         head = self.head
+        if self.contradiction is not None:
+            return "functional" if self.unequal else "disjoint"
         if self.chain is None:
-            is_constraint = self.negated and not self.body and head.head == head.tail
+            is_constraint = self.negated and not (self.body or self.unequal) and head.head == head.tail
             if is_constraint and isinstance(head.head, Variable):
                 return "irreflexive"
             if self.is_formula:
@@ -203,7 +273,24 @@ class Rule:
 
     def __str__(self) -> str:
         hypothesis = f"not {self.head}" if self.negated else str(self.head)
-        return " & ".join(map(str, self.body)) + (" => " if self.body else "=> ") + hypothesis
+        conditions = [*map(str, self.body), *(f"{a} != {b}" for a, b in self.unequal)]
+        return " & ".join(conditions) + (" => " if self.body else "=> ") + hypothesis
+
+
+def _renamed(rule: Rule) -> Rule:
+    """Return the rule with the variables X, Y, Z, …, those of the hypothesis first. Inequalities begin with the last.
+
+    Example:
+        >>> a, b = Variable("A"), Variable("B")
+        >>> str(_renamed(Rule((Atom("son", b, a),), Atom("daughter", a, b), True)))
+        'son(Y, X) => not daughter(X, Y)'
+    """
+    atoms = (rule.head, *rule.body)
+    variables = dict.fromkeys(variable for atom in atoms for variable in atom.variables)
+    names: dict[Term, Variable] = dict(zip(variables, _fresh_variables(), strict=False))
+    head, *body = (Atom(a.relation, names.get(a.head, a.head), names.get(a.tail, a.tail)) for a in atoms)
+    pairs = (sorted((names.get(a, a), names.get(b, b)), key=str, reverse=True) for a, b in rule.unequal)
+    return replace(rule, body=tuple(body), head=head, unequal=tuple((a, b) for a, b in pairs))
 
 
 def chain_rule(steps: Sequence[Step], relation: str) -> Rule:

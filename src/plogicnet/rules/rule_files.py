@@ -177,7 +177,7 @@ def _validate_statements(statements: list[Statement], file: str) -> list[Stateme
             raise InputError(
                 f"{file}, line {statement.line}: a rule must have at most {MAX_PREMISES} premises, got {n_premises}"
             )
-        if statement.rule.negated and statement.weight is not None:
+        if statement.rule.pattern == "irreflexive" and statement.weight is not None:
             raise InputError(f"{file}, line {statement.line}: a constraint cannot have a weight. Remove the weight.")
     return statements
 

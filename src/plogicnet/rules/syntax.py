@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from string import hexdigits
 from typing import NamedTuple
 
+from plogicnet.config.shapes import NEGATIVE_PATTERNS
 from plogicnet.rules.rule import RESERVED_CHARACTERS, Atom, Constant, Rule, Term, Variable
 from plogicnet.support.errors import InputError
 
-_PUNCTUATION = ("=>", *"(),&:=")
+_PUNCTUATION = ("=>", "!=", *"(),&:=")
 _PLAIN_ESCAPES = {"\\": "\\", '"': '"', "n": "\n", "r": "\r", "t": "\t"}
 _CODE_ESCAPES = {"x": 2, "u": 4, "U": 8}
 NameCheck = Callable[[str, str], str | None]
@@ -19,7 +20,8 @@ MAX_LINE_LENGTH = 1_000_000
 """The largest number of characters in a line."""
 MAX_SHOWN_LENGTH = 160
 """Error messages show at most this many characters of a line, around the error."""
-_EXPECTED_CONSTRAINT = 'expected "=> not r(X, X)"'
+_EXPECTED_NEGATION = 'expected "=> not r(X, X)" or one premise as in "s(X, Y) => not r(X, Y)"'
+_EXPECTED_PREMISE = 'expected "s(X, Y)", "s(Y, X)", "r(X, Z) & Z != Y" or "r(Z, Y) & Z != X" before "=> not r(X, Y)"'
 
 
 @dataclass(frozen=True)
@@ -147,6 +149,11 @@ class _LocatedAtom(NamedTuple):
     columns: tuple[int, int, int]  # of the relation, the head and the tail
 
 
+class _LocatedPair(NamedTuple):
+    variables: tuple[Variable, Variable]
+    column: int
+
+
 class _Line:
     """The parser of one line. Columns start at 0 in the code and at 1 in messages."""
 
@@ -185,7 +192,9 @@ class _Line:
                 raise self.error_at(position, f"unexpected {c!r}: {hint}")
             else:
                 while position < len(source) and not (
-                    source[position].isspace() or source[position] in RESERVED_CHARACTERS
+                    source[position].isspace()
+                    or source[position] in RESERVED_CHARACTERS
+                    or source.startswith("!=", position)
                 ):
                     position += 1
                 self.tokens.append(_Token("word", source[start:position], start))
@@ -215,24 +224,30 @@ class _Line:
             return chr(int(digits, 16)), end
         raise self.error_at(start, r"unknown escape, expected one of \\ \" \n \r \t \xHH \uHHHH \UHHHHHHHH")
 
-    # The grammar: [["="] weight ":"] [atom {"&" atom}] "=>" ["not"] atom
+    # The grammar: [["="] weight ":"] [condition {"&" condition}] "=>" ["not"] atom
+    # A condition is an atom or an inequality: variable "!=" variable.
 
     def read_statement(self) -> Statement:
         weight, fixed = self._read_weight()
         premises: list[_LocatedAtom] = []
+        unequal: list[_LocatedPair] = []
         if self._peek_kind() != "=>":
-            premises.append(self._read_atom())
+            self._read_condition(premises, unequal)
             while self._peek_kind() == "&":
                 self.token_index += 1
-                premises.append(self._read_atom())
+                self._read_condition(premises, unequal)
         self._expect("'&' or '=>'", "=>")
         # `not(X, Y)` is left to _read_atom, which explains how to write a relation with this name.
         negated = self._peek_kind() == "not" and self._peek_kind(1) != "("
         self.token_index += negated
         hypothesis = self._read_atom()
         self._expect("the end of the line", "end")
-        self._check_rule(premises, hypothesis, negated)
-        rule = Rule(tuple(premise.atom for premise in premises), hypothesis.atom, negated)
+        body, pairs = tuple(premise.atom for premise in premises), tuple(pair.variables for pair in unequal)
+        rule = Rule(body, hypothesis.atom, negated, pairs)
+        if negated:
+            self._check_negated(rule, premises, unequal, hypothesis)
+        else:
+            self._check_rule(premises, unequal, hypothesis)
         return Statement(rule, weight, fixed, self.line_number)
 
     def _peek_kind(self, ahead: int = 0) -> str:
@@ -263,12 +278,26 @@ class _Line:
         self._expect("':' after the weight", ":")
         return weight, fixed
 
+    def _read_condition(self, premises: list[_LocatedAtom], unequal: list[_LocatedPair]) -> None:
+        """Read an atom or an inequality, and append it to its list."""
+        if self._peek_kind(1) != "!=":
+            premises.append(self._read_atom())
+            return
+        left = self._expect("a variable", "word", "quoted")
+        self.token_index += 1
+        right = self._expect("a variable after '!='", "word", "quoted")
+        terms = _term(left), _term(right)
+        for term, token in zip(terms, (left, right), strict=True):
+            if not isinstance(term, Variable):
+                raise self.error_at(token.column, f"expected a variable in an inequality, found {token.text[:100]!r}")
+        unequal.append(_LocatedPair(terms, left.column))  # type: ignore[arg-type]
+
     def _read_atom(self) -> _LocatedAtom:
         if self._peek_kind() == "not":
             hint = "If a relation is called 'not', write its name in double quotes."
             raise self.error_at(
                 self.tokens[self.token_index].column,
-                f"'not' is allowed only in a constraint, {_EXPECTED_CONSTRAINT}. {hint}",
+                f"'not' is allowed only after '=>', {_EXPECTED_NEGATION}. {hint}",
             )
         relation = self._expect("a relation", "word", "quoted")
         self._expect("'(' after the relation", "(")
@@ -286,16 +315,35 @@ class _Line:
 
     # Checks of complete rules
 
-    def _check_rule(self, premises: list[_LocatedAtom], hypothesis: _LocatedAtom, negated: bool) -> None:
-        conclusion, (start, *_) = hypothesis
-        body = [premise.atom for premise in premises]
-        if negated:
-            if body:
-                raise self.error_at(start, f"a constraint cannot have premises, {_EXPECTED_CONSTRAINT}")
-            if conclusion.head != conclusion.tail or not conclusion.variables:
-                raise self.error_at(start, 'a constraint must have the same variable twice, expected "=> not r(X, X)"')
+    def _check_negated(
+        self,
+        rule: Rule,
+        premises: list[_LocatedAtom],
+        unequal: list[_LocatedPair],
+        hypothesis: _LocatedAtom,
+    ) -> None:
+        """Raise InputError if a rule with a negated hypothesis is neither a constraint nor negative evidence."""
+        if rule.pattern in ("irreflexive", *NEGATIVE_PATTERNS):
             return
-        problem = find_problem(body, conclusion)
+        start = hypothesis.columns[0]
+        if not premises:
+            start = unequal[0].column if unequal else start
+            message = 'a constraint must have the same variable twice, expected "=> not r(X, X)"'
+            raise self.error_at(start, message)
+        if len(premises) > 1:
+            message = f"a rule with a negated hypothesis must have one premise, {_EXPECTED_PREMISE}"
+            raise self.error_at(premises[1].columns[0], message)
+        if len(set(rule.head.variables)) != 2:
+            raise self.error_at(start, 'expected two different variables in "not r(X, Y)"')
+        start = unequal[0].column if unequal and rule.body[0].relation == rule.head.relation else premises[0].columns[0]
+        raise self.error_at(start, f"a negated hypothesis does not allow this condition, {_EXPECTED_PREMISE}")
+
+    def _check_rule(self, premises: list[_LocatedAtom], unequal: list[_LocatedPair], hypothesis: _LocatedAtom) -> None:
+        """Raise InputError if a rule with a positive hypothesis cannot be grounded."""
+        if unequal:
+            message = f"an inequality is allowed only before a negated hypothesis, {_EXPECTED_PREMISE}"
+            raise self.error_at(unequal[0].column, message)
+        problem = find_problem([premise.atom for premise in premises], hypothesis.atom)
         if problem is not None:
             columns = [*premises, hypothesis][problem.atom].columns
             raise self.error_at(columns[problem.part], problem.message)

@@ -120,6 +120,22 @@ class RuleTable:
         """A mask of the rows that are constraints."""
         return np.array([pattern == "irreflexive" for pattern in self.patterns], dtype=bool)
 
+    @property
+    def negative(self) -> BoolArray:
+        """A mask of the rows that are negative evidence."""
+        return np.array([rule.is_negative for rule in self.rules], dtype=bool)
+
+    def positive_first(self) -> "RuleTable":
+        """Return the rules with negative evidence after all others, otherwise in the same order.
+
+        Example:
+            >>> rules = [parse_rule("son(X, Y) => not daughter(X, Y)"), parse_rule("son(X, Y) => child(X, Y)")]
+            >>> [str(rule.head) for rule in RuleTable.of(rules, [4, 4], [4, 4]).positive_first().rules]
+            ['child(X, Y)', 'daughter(X, Y)']
+        """
+        order = np.argsort(self.negative, kind="stable")
+        return self if np.array_equal(order, np.arange(len(self))) else self.take(order)
+
     def take(self, rows: IntArray | BoolArray) -> "RuleTable":
         """Return the selected rows, in the order of `rows`."""
         indices = np.arange(len(self))[rows]

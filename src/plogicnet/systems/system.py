@@ -5,6 +5,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from plogicnet.config import SYSTEMS, Config
 from plogicnet.graph import BoolArray, FloatArray, KnowledgeGraph
 from plogicnet.mln import RuleModel, build_rule_model, query_rule_model
@@ -133,7 +135,25 @@ class RuleBasedSystem(System):
         """Require rules, and groundings with observed premises only."""
         observed_only = config.mln.blanket == "hypothesis" and not config.mln.hidden_premises
         yield not config.em.rules, "needs rules: set em.rules=true"
+        yield bool(config.rules.negative), "has no negative evidence: set rules.negative=[]"
         yield not observed_only, "uses only observed premises: set mln.blanket=hypothesis and mln.hidden_premises=false"
+
+    def rule_model(
+        self,
+        graph: KnowledgeGraph,
+        config: Config,
+        rules: RuleTable,
+        constraints: RuleTable,
+        assumed_true: BoolArray | None = None,
+        progress: Progress = no_progress,
+    ) -> RuleModel:
+        """Build the rule model. Raise InputError if a rule is negative evidence."""
+        if rules.negative.any():
+            rule = rules.rules[int(np.argmax(rules.negative))]
+            raise InputError(
+                f"{rule}: {self.title} has no negative evidence. Remove the rule, or use system=plogicnet."
+            )
+        return super().rule_model(graph, config, rules, constraints, assumed_true, progress)
 
     def warn(self, config: Config, model: RuleModel) -> None:
         """Log a warning if there are no rules."""

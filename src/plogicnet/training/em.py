@@ -34,10 +34,15 @@ log = logging.getLogger(__name__)
 def mine_and_ground(
     graph: KnowledgeGraph, config: Config, statements: Sequence[Statement], hooks: Hooks
 ) -> tuple[Outcome, int]:
-    """Mine rules, and return the state before the first EM iteration and the number of candidate rules."""
+    """Mine rules, and return the state before the first EM iteration and the number of candidate rules.
+
+    Mined negative evidence against no triple of O ∪ H is left out.
+    """
     mined = mine(graph, config, statements, hooks)
     with hooks.clock("ground"):
-        return initial_state(graph, config, mined.rules, mined.constraints, hooks), mined.n_candidates
+        state = initial_state(graph, config, mined.rules, mined.constraints, hooks)
+        model = state.rule_model.without_idle_evidence({statement.rule.canonical for statement in statements})
+    return replace(state, rule_model=model), mined.n_candidates
 
 
 def mine(graph: KnowledgeGraph, config: Config, statements: Sequence[Statement], hooks: Hooks) -> MiningResult:

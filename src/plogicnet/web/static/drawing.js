@@ -11,7 +11,7 @@ export const pathName = (index) => `path-${index}`;
 function collectFacts(why, maxBetween) {
   const [head, , tail] = why.triple;
   const facts = new Map(), between = new Set();
-  const groundings = why.rules.slice(0, MAX_RULES).flatMap((rule, index) => rule.premises.slice(0, GROUNDINGS_PER_RULE).map((premises) => [index, premises]));
+  const groundings = why.rules.slice(0, MAX_RULES).flatMap((rule, index) => rule.negative ? [] : rule.premises.slice(0, GROUNDINGS_PER_RULE).map((premises) => [index, premises]));
   const paths = why.paths.slice(0, MAX_PATHS).map(({ path }, index) => [pathName(index), path]);
   for (const [source, used] of [...groundings, ...paths]) {
     const added = used.flatMap(([h, , t]) => [h, t]).filter((e) => e !== head && e !== tail && !between.has(e));

@@ -181,10 +181,10 @@ async function factContent({ h, r, t }) {
   };
   const formatLogOdds = (value) => (value < 0 ? "−" : "+") + Math.abs(value).toFixed(2);
   const line = (value, ...text) => element("div", { class: "line" }, element("span", { class: "number" }, formatLogOdds(value)), signedBar(value), element("div", { class: "text" }, text));
-  const allGroundings = why.rules.reduce((sum, rule) => sum + rule.groundings + rule.broken, 0);
+  const allGroundings = why.rules.reduce((sum, rule) => sum + (rule.negative ? 0 : rule.groundings + rule.broken), 0);
   const rules = why.rules.map((rule, index) => {
     const violated = rule.broken ? `, minus ${pluralize(rule.broken, "grounding")} that would be violated if the fact were true` : "";
-    const factor = why.aggregate === "mean" ? `, ${formatCount(rule.groundings)} of the ${pluralize(allGroundings, "grounding")}` : why.aggregate === "saturating" && rule.value !== 1 ? ` × ${rule.value.toFixed(2)} for ${pluralize(rule.groundings, "grounding")}` : rule.groundings === 1 && !violated ? "" : ` × ${pluralize(rule.groundings, "grounding")}`;
+    const factor = rule.negative ? `, ${pluralize(rule.groundings, "fact")} against this fact` : why.aggregate === "mean" ? `, ${formatCount(rule.groundings)} of the ${pluralize(allGroundings, "grounding")}` : why.aggregate === "saturating" && rule.value !== 1 ? ` × ${rule.value.toFixed(2)} for ${pluralize(rule.groundings, "grounding")}` : rule.groundings === 1 && !violated ? "" : ` × ${pluralize(rule.groundings, "grounding")}`;
     const premises = rule.premises.map((grounding) => element("li", {}, grounding.map((premise, i) => [i ? element("span", { class: "connective" }, "and") : null, element("span", { class: "sentence" }, tripleElements(premise, labels))])));
     const notShown = rule.groundings - rule.premises.length;
     return element("li", { class: "rule", onpointerenter: () => highlight(svg, index), onpointerleave: () => highlight(svg, null) },

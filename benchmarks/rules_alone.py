@@ -18,7 +18,7 @@ from plogicnet.training.hooks import Hooks
 from results import save
 
 FAMILY = "family"
-DATASETS = (FAMILY, "umls", "kinship", "codex-s", "wn18rr")
+DATASETS = (FAMILY, "umls", "kinship", "codex-s", "wn18rr", "fb15k-237")
 WAYS: dict[str, dict[str, object]] = {
     "sum": {"mln.aggregate": "sum"},
     "mean": {"mln.aggregate": "mean"},

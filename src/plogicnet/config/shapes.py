@@ -31,15 +31,14 @@ class ChainShape:
         return self.forward == tuple(forward) and self.repeats_hypothesis in (None, repeats_hypothesis)
 
 
+NEGATIVE_PATTERNS = ("functional", "disjoint")
+"""The patterns of mined rules with a negated hypothesis."""
 CHAIN_SHAPES = (
     ChainShape("composition", (True, True), None, 0.6, "a(X, Y) & b(Y, Z) => c(X, Z)"),
     ChainShape("inverse", (False,), False, 0.1, "a(X, Y) => b(Y, X), where a is not b"),
     ChainShape("symmetric", (False,), True, 0.1, "a(X, Y) => a(Y, X)"),
     ChainShape("subrelation", (True,), False, 0.6, "a(X, Y) => b(X, Y), where a is not b"),
 )
-
-NEGATIVE_PATTERNS = ("functional", "disjoint")
-"""The patterns of mined rules with a negated hypothesis."""
 
 
 def shapes_of(patterns: Sequence[str]) -> list[ChainShape]:

@@ -200,7 +200,9 @@ def mine_negative(graph: KnowledgeGraph, settings: config.Rules) -> tuple[RuleTa
             precise = counts.hits / np.maximum(counts.support, 1) >= getattr(settings.min_precision, pattern)
             for row in np.flatnonzero(precise & (counts.support >= min_support)).tolist():
                 meaning = Contradiction(names[counts.premise[row]], names[counts.hypothesis[row]], evidence)
-                columns.append((meaning.rule, int(counts.support[row]), int(counts.hits[row])))
+                rule = meaning.rule
+                rule.__dict__["contradiction"] = meaning  # fills the cached property, because there can be many rules
+                columns.append((rule, int(counts.support[row]), int(counts.hits[row])))
     require_bytes(RULE_BYTES * len(columns), f"{len(columns):,} rules", "raise rules.min_precision")
     rules, support, hits = zip(*columns, strict=True) if columns else ((), (), ())
     return RuleTable.of(rules, support, hits), n_candidates

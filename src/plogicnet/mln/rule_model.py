@@ -363,7 +363,7 @@ class RuleModel:
         if not old.negative:
             return self
         is_idle = old.evidence.values(self.triples.triples).sum(axis=0) == 0
-        stays = np.array([rule.canonical in kept for rule in old.negative]) | ~is_idle
+        stays = np.array([bool(kept) and rule.canonical in kept for rule in old.negative]) | ~is_idle
         rules = self.rules.take(np.append(np.ones(len(self.rules) - len(stays), dtype=bool), stays))
         negative = tuple(rule for rule, stay in zip(old.negative, stays, strict=True) if stay)
         return replace(self, rules=rules, assignment=replace(old, negative=negative))

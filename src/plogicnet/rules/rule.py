@@ -129,7 +129,7 @@ class Contradiction(NamedTuple):
             >>> str(Contradiction("son", "daughter", "same pair").rule)
             'son(X, Y) => not daughter(X, Y)'
         """
-        x, y, z = Variable("X"), Variable("Y"), Variable("Z")
+        x, y, z = map(_variable, "XYZ")
         ends, unequal = {
             "other tail": ((x, z), ((z, y),)),
             "other head": ((z, y), ((z, x),)),

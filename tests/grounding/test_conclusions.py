@@ -92,7 +92,7 @@ def by_brute_force(graph: KnowledgeGraph, rules: RuleTable, head: int, relation:
         (premise,) = rule.body
         (subject,) = rule.head.variables
         key = (rule.head.head == subject, premise.head == subject, premise.relation, len(premise.variables))
-        entry = confidence[i], -i, float(scale(confidence[i]))
+        entry = confidence[i], -i, float(scale(np.array(confidence[i])))
         by_group[key] = max(by_group.get(key, entry), entry)
     if not by_group:
         return None
@@ -104,8 +104,8 @@ def by_brute_force(graph: KnowledgeGraph, rules: RuleTable, head: int, relation:
     top = sorted((c for c, _, _ in by_group.values()), reverse=True)[:TOP] + [0.0] * TOP
     noisy_or = 1 - math.prod(1 - c for c in top[:TOP])
     tails, heads = [f for f in facts if f[1:] == (relation, tail)], [f for f in facts if f[:2] == (head, relation)]
-    formulas = [1.0, *(float(scale(np.float64(c))) for c in (top[0], top[1], noisy_or))]
-    formulas += [float(scale(np.float64(kinds[kind]))) for kind in ("chain", "tail", "head")]
+    formulas = [1.0, *(float(scale(np.array(c))) for c in (top[0], top[1], noisy_or))]
+    formulas += [float(scale(np.array(kinds[kind]))) for kind in ("chain", "tail", "head")]
     edges = [end for f in facts for end in (f[0], f[2])]
     formulas += [math.log1p(len(tails)), math.log1p(edges.count(tail))]
     formulas += [math.log1p(len(heads)), math.log1p(edges.count(head))]

@@ -15,7 +15,7 @@ from plogicnet.grounding import negative
 from plogicnet.grounding.negative import NegativeEvidence, count_negative, mine_negative, negative_values
 from plogicnet.grounding.rows import DistinctRows
 from plogicnet.grounding.rulebook import collect_rules
-from plogicnet.mln import build_rule_model, m_step, probability
+from plogicnet.mln import build_rule_model, probability
 from plogicnet.rules import Rule, parse_rule, parse_statements
 from plogicnet.rules.rule import Contradiction
 from plogicnet.support.errors import InputError
@@ -129,7 +129,7 @@ def test_a_contradicted_triple_is_less_probable() -> None:
         settings = Config().with_values(values)
         mined = collect_rules(graph, settings)
         model = build_rule_model(graph, settings, mined.rules, mined.constraints)
-        model = m_step(model, np.zeros(len(model.hidden)), settings, seed=0)
+        model = model.learn(np.zeros(len(model.hidden)), settings, seed=0)
         scores, triples = model.scores(graph), [graph.encode(h, "daughter", t) for h, t in (("a0", "b0"), ("c0", "d0"))]
         log_odds, _ = scores.of_triples(np.array(triples))
         probabilities.append(probability(log_odds).tolist())

@@ -1,6 +1,7 @@
 """The rule model that learns from queries, on the demo family."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from plogicnet.graph import SIDES, Side
 from plogicnet.mln import QueryRuleModel
 from plogicnet.support.errors import InputError
 
-SETTINGS = {
+SETTINGS: dict[str, Any] = {
     "device": "cpu",
     "rules.backward": True,
     "rules.constants": True,
@@ -36,7 +37,8 @@ def rule_model(model: PLogicNet) -> QueryRuleModel:
 
 
 def test_it_ranks_held_out_facts_first(model: PLogicNet) -> None:
-    assert model.evaluate("test")["rules"]["mrr"] > 0.9
+    metrics: Any = model.evaluate("test")
+    assert metrics["rules"]["mrr"] > 0.9
 
 
 @pytest.mark.parametrize("side", SIDES)

@@ -147,7 +147,7 @@ class QueryRuleModel(RuleModel):
         raise InputError("with mln.objective=query, the groundings of all rules are not kept in memory")
 
     @property
-    def aggregate(self) -> Literal["saturating"]:  # type: ignore[override]
+    def aggregate(self) -> Literal["saturating"]:
         """How groundings are aggregated."""
         return "saturating"
 

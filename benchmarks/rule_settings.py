@@ -41,12 +41,12 @@ def measure(graph: KnowledgeGraph, way: str, assignments: list[str]) -> dict[str
 
 
 def main() -> None:
-    """Print the table and save docs/results/rules-alone.json."""
+    """Print the table and save docs/results/rule-settings.json."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("datasets", nargs="*", default=DATASETS)
     parser.add_argument("--ways", nargs="*", choices=WAYS, default=list(WAYS))
     parser.add_argument("--set", action="append", default=[], dest="assignments", metavar="SETTING=VALUE")
-    parser.add_argument("--name", default="rules-alone", help="name of the file in docs/results")
+    parser.add_argument("--name", default="rule-settings", help="name of the file in docs/results")
     arguments = parser.parse_args()
     table = Table("graph", *arguments.ways, title="validation MRR of rules alone")
     results: dict[str, dict[str, Any]] = {}

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -238,9 +239,36 @@ def test_rules_are_shown_with_weight_standard_error_and_groundings(call: Call, r
     assert learned
     assert all(row["standard_error"] > 0 and row["groundings"] >= row["support"] for row in learned)
     assert all(row["weight"] is row["standard_error"] is row["groundings"] is None for row in rows[len(learned) :])
+    best = max(learned, key=lambda row: abs(row["weight"]) * row["hits"] ** 0.5)
     _, text, _ = call("rules", run, "--top", 1)
-    assert f"{rows[0]['weight']:.2f} ± {rows[0]['standard_error']:.2f}" in text
+    assert f"{best['weight']:.2f} ± {best['standard_error']:.2f}" in text
     assert "groundings" in text
+    assert f"{len(rows) - 1} rules not shown." in text
+
+
+def test_rules_are_filtered_and_the_most_important_of_each_relation_are_shown(
+    call: Call, run: Path, tmp_path: Path
+) -> None:
+    rows = call_json(call, "rules", run)["rules"]
+
+    def relation(row: dict[str, Any]) -> str:
+        return str(row["rule"]).partition("=> ")[2].removeprefix("not ").partition("(")[0]
+
+    relations = {relation(row) for row in rows}
+    some = call_json(call, "rules", run, "--top", len(relations))
+    assert some["total"] == len(rows)
+    assert {relation(row) for row in some["rules"]} == relations
+    assert some["rules"] == [row for row in rows if row in some["rules"]]
+    filters = ("--relation", "wife", "--pattern", "inverse", "--search", "HUSBAND")
+    found = call_json(call, "rules", run, *filters)["rules"]
+    expected = [row for row in rows if relation(row) == "wife" and row["pattern"] == "inverse"]
+    assert found == [row for row in expected if "husband" in row["rule"]] != []
+    assert call_json(call, "rules", run, *filters, "--out", tmp_path / "some.rules")["written"] == len(found)
+    _, text, _ = call("rules", run, "--top", 0)
+    assert "not shown" not in text
+    assert f"{len(rows)} rules" in text
+    for wrong, message in ((("--relation", "wive"), "Did you mean 'wife'?"), (("--pattern", "no"), "unknown pattern")):
+        assert message in error_message(call, "rules", run, *wrong)
 
 
 def test_several_seeds_train_one_run_each_and_average_the_metrics(call: Call, graph: Path, tmp_path: Path) -> None:

@@ -241,8 +241,11 @@ def test_tree_and_text_have_the_same_lines_with_labels(larger: PLogicNet) -> Non
 def test_the_remaining_rules_are_summed(model: PLogicNet) -> None:
     why = model.explain("man0", "husband", "woman0")
     eight = (replace(why.rules[0], contribution=1.5),) * 8
-    assert "+4.50  3 more rules" in explanation_outline(replace(why, rules=eight)).text()
-    assert "+1.50  1 more rule" in explanation_outline(replace(why, rules=eight[:6])).text()
+    assert "+4.50  3 other rules together" in explanation_outline(replace(why, rules=eight)).text()
+    assert "+1.50  1 other rule together" in explanation_outline(replace(why, rules=eight[:6])).text()
+    everything = explanation_outline(replace(why, rules=eight), max_rules=0).text()
+    assert everything.count("+1.50  ") == 8
+    assert "other rule" not in everything
 
 
 def test_every_triple_of_a_small_family_can_be_explained(larger: PLogicNet) -> None:

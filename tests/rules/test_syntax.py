@@ -72,6 +72,7 @@ def test_printed_rules_are_parsed_back(rule: Rule) -> None:
     text.encode()  # any name can be written to a file
     assert len(text.splitlines()) == 1
     assert parse_rule(text) == rule
+    assert [statement.rule for statement in parse_rules(text, "")] == [rule]  # without the shortcut for plain texts
 
 
 @given(

@@ -11,6 +11,7 @@ import pytest
 from plogicnet import PLogicNet
 from plogicnet.evaluation.metrics import columns
 from plogicnet.graph import KnowledgeGraph
+from plogicnet.rules import RuleIndex
 from plogicnet.web.roles import MAX_ROLES, Roles
 from plogicnet.web.service import ModelService
 from web_servers import HOSTILE, LONG, SCRIPT
@@ -77,6 +78,7 @@ def test_explain_returns_the_models_explanation(client: httpx.Client, served_mod
     head, relation, tail = name, "husband", "woman0"
     got = body(client, "explain", head=head, relation=relation, tail=tail)
     assert got.pop("labels") == {}
+    assert got.pop("other_rules") == {"count": 0, "groundings": 0, "contribution": 0}
     assert close(got, served_model.explain(head, relation, tail, 20).to_json())
 
 
@@ -89,6 +91,20 @@ def test_explanations_list_at_most_the_requested_premises(client: httpx.Client, 
     got = body(client, "explain", head=h, relation=r, tail=t, premises=1)
     assert [len(rule["premises"]) for rule in got["rules"]] == [1] * len(most.rules)
     assert [rule["groundings"] for rule in got["rules"]] == [rule.groundings for rule in most.rules]
+
+
+def test_explanations_sum_up_the_rules_that_were_not_requested(client: httpx.Client, served_model: PLogicNet) -> None:
+    graph = served_model.fitted.graph
+    whole = max((served_model.explain(*graph.names(t)) for t in graph.train[:40]), key=lambda why: len(why.rules))
+    assert len(whole.rules) > 2
+    h, r, t = whole.triple
+    got = body(client, "explain", head=h, relation=r, tail=t, rules=2)
+    assert [rule["rule"] for rule in got["rules"]] == [rule.rule for rule in whole.rules[:2]]
+    others = got["other_rules"]
+    assert others["count"] == len(whole.rules) - 2
+    assert others["groundings"] == sum(rule.groundings + rule.broken for rule in whole.rules[2:])
+    total = got["base"] + sum(rule["contribution"] for rule in got["rules"]) + others["contribution"]
+    assert total == pytest.approx(got["log_odds"], rel=1e-5)
 
 
 def test_more_than_a_hundred_premises_can_be_requested() -> None:
@@ -110,6 +126,17 @@ def test_rules_equal_those_of_the_command(client: httpx.Client, served_model: PL
     both = [i for i, row in enumerate(rows) if "husband" in str(row["rule"]) and "wife" in str(row["rule"])]
     assert [row["number"] for row in some["rules"]] == both[1:3]
     assert some["total"] == len(both)
+    wives = [i for i, rule in enumerate(served_model.rules.rules) if rule.head.relation == "wife"]
+    of_wives = body(client, "rules", relation="wife", top=1000)
+    assert [row["number"] for row in of_wives["rules"]] == wives
+    patterns = [served_model.rules.rules[i].pattern for i in wives]
+    assert of_wives["patterns"] == {pattern: patterns.count(pattern) for pattern in of_wives["patterns"]}
+    inverse = body(client, "rules", relation="wife", pattern="inverse")
+    assert inverse["total"] == of_wives["patterns"]["inverse"] == patterns.count("inverse") > 0
+    assert inverse["patterns"] == of_wives["patterns"]
+    assert body(client, "rules", relation="no such relation")["total"] == 0
+    index, ordered = RuleIndex(served_model.rules), body(client, "rules", order="importance", top=5, offset=2)
+    assert [row["number"] for row in ordered["rules"]] == index.by_importance(np.arange(len(rows)))[2:7].tolist()
 
 
 def test_examples_of_rules_are_groundings(client: httpx.Client, served_model: PLogicNet) -> None:

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode, urlsplit
 
 import httpx
+import numpy as np
 import pytest
 
 from plogicnet import Config, PLogicNet
 from plogicnet.graph import KnowledgeGraph
+from plogicnet.rules import RuleIndex
 from plogicnet.support.numbers import format_probability
 from plogicnet.web.connections import Limits
 from small import SMALL, family_rows, fitted
@@ -275,6 +277,52 @@ def test_the_filter_keeps_the_typed_text_and_the_focus(page: "Page", address: st
     page.keyboard.press("Escape")
     page.keyboard.press("g")  # leave before the filter is applied
     ready(page)
+
+
+def test_rules_are_filtered_by_relation_and_pattern(page: "Page", address: str, served_model: PLogicNet) -> None:
+    open_view(page, address, "rules")
+    numbers = RuleIndex(served_model.rules).by_importance(np.arange(len(served_model.rules)))[:50]
+    texts = page.locator(".rules summary .code").all_inner_texts()
+    assert texts[:3] == [str(served_model.rules.rules[i]) for i in numbers[:3]]
+    field = page.get_by_label("Relation", exact=True).first
+    field.fill("wife")
+    page.get_by_role("option", name="wife").first.click()
+    page.wait_for_url("**#/rules?relation=wife")
+    ready(page)
+    of_wives = page.locator(".rules summary .code").all_inner_texts()
+    assert of_wives
+    assert all("wife(" in text.rpartition("=> ")[2] for text in of_wives)
+    page.get_by_label("Pattern").select_option("inverse")
+    page.wait_for_url("**#/rules?relation=wife&pattern=inverse")
+    ready(page)
+    assert set(page.locator(".rules summary .chip").all_inner_texts()) == {"inverse"}
+    field.fill("")
+    field.blur()
+    page.wait_for_url("**#/rules?pattern=inverse")
+    ready(page)
+    of_all = page.locator(".rules summary .code").all_inner_texts()
+    assert any("wife(" not in text.rpartition("=> ")[2] for text in of_all)
+
+
+def test_the_rules_after_the_strongest_are_summed_and_can_be_shown(browser: "Browser") -> None:
+    rows = [
+        row
+        for i in range(20)
+        for row in ((f"a{i}", "spouse", f"b{i}"), *((f"a{i}", f"r{n}", f"b{i}") for n in range(15)))
+    ]
+    graph = KnowledgeGraph.from_names([*rows, ("x", "spouse", "y")], [("x", "r1", "y")])
+    with in_process(fitted({"em.neural": False}, graph), Limits()) as port:
+        page = browser.new_page()
+        page.set_default_timeout(WAIT)
+        open_view(page, f"http://127.0.0.1:{port}", "fact", h="a0", r="spouse", t="b0")
+        assert page.locator(".odds .rule").count() == 12
+        total = page.locator(".odds").first.inner_text()
+        assert "3 other rules together" in total
+        page.get_by_role("button", name="Show all").click()
+        page.locator(".odds .rule").nth(14).wait_for()
+        assert page.locator(".odds .rule").count() == 15
+        assert page.get_by_text("other rules together").count() == 0
+        page.close()
 
 
 def test_constraints_are_shown_as_constraints(page: "Page", address: str, served_model: PLogicNet) -> None:

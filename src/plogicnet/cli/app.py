@@ -24,6 +24,8 @@ from plogicnet.config import Config
 from plogicnet.support.errors import InputError, pluralize
 from plogicnet.support.progress import for_stderr
 
+TOP_RULES = 20
+"""Default number of rules that `rules` prints."""
 app = Typer(
     help="Find the missing facts of a knowledge graph, with probabilities and explanations.",
     no_args_is_help=True,
@@ -118,7 +120,15 @@ def evaluate(
 @app.command("rules")
 def show_rules(
     run: options.Run,
-    top: Annotated[int | None, Option("--top", min=1, help="Number of rules to print or write.")] = None,
+    relation: Annotated[str | None, Option("--relation", help="Only rules that conclude this relation.")] = None,
+    pattern: Annotated[str | None, Option("--pattern", help="Only rules of this pattern, such as inverse.")] = None,
+    search: Annotated[
+        str, Option("--search", help="Only rules that contain all these words.", show_default=False)
+    ] = "",
+    top: Annotated[
+        int | None,
+        Option("--top", min=0, help=f"Number of rules. 0: all. Default: {TOP_RULES}; all with --json or --out."),
+    ] = None,
     out: Annotated[
         Path | None,
         Option("--out", help="Write the rules to this file, as text to edit, or as a table if it ends in .tsv."),
@@ -130,11 +140,11 @@ def show_rules(
     snapshot: options.Snapshot = None,
     as_json: options.Json = False,
 ) -> None:
-    """Print the learned rules, sorted by weight, or write them to a file."""
+    """Print the learned rules, the most important of each relation first, or write them to a file."""
     import numpy as np
 
     from plogicnet.inference.export import export_rules
-    from plogicnet.rules import FOREIGN_FORMATS, write_foreign
+    from plogicnet.rules import FOREIGN_FORMATS, RuleIndex, write_foreign
     from plogicnet.runs.snapshots import read_rules
 
     require_folder(out)
@@ -142,20 +152,26 @@ def show_rules(
         raise InputError(f"--format {file_format}: expected plogicnet, {' or '.join(FOREIGN_FORMATS)}")
     if file_format is not None and out is None:
         raise InputError("--format needs a file. Add --out FILE.")
-    table = read_rules(run, snapshot)
-    table = table if top is None else table.take(np.arange(len(table)) < top)
-    rows, left_out = table.rows(), {}
+    index = RuleIndex(read_rules(run, snapshot))
+    index.check_filters(relation, pattern)
+    matching = selected = index.find(search, relation, pattern)
+    limit = top if top is not None else 0 if as_json or out is not None else TOP_RULES
+    if limit:
+        selected = np.sort(index.by_importance(matching)[:limit])  # the table is sorted by weight
+    if out is None and not as_json:
+        show.print_rules(index, selected, len(matching))
+        return
+    table, left_out = index.table.take(selected), {}
     if out is not None and file_format in FOREIGN_FORMATS:
         left_out = write_foreign(table, out, file_format)
     elif out is not None:
         table.write(out) if out.suffix == ".tsv" else export_rules(table, out)
-    n_written = len(rows) - sum(left_out.values())
+    n_written = len(table) - sum(left_out.values())
     if as_json:
-        print_json({"rules": rows} | ({} if out is None else {"written": n_written, "left_out": left_out}))
-    elif out is not None:
-        advice = "" if top else f" Next: plogicnet refit {run} --rules {out}"
+        rows = {"rules": table.rows(), "total": len(matching)}
+        print_json(rows | ({} if out is None else {"written": n_written, "left_out": left_out}))
+    else:
+        advice = f" Next: plogicnet refit {run} --rules {out}" if len(selected) == len(index.table) else ""
         if file_format in FOREIGN_FORMATS:
             advice = " Weights are left out, because the format has none."
         print(f"{pluralize(n_written, 'rule')} written to {out}.{advice}")
-    else:
-        show.console().print(show.rules_table(pluralize(len(rows), "rule"), rows))

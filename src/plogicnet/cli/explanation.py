@@ -13,7 +13,7 @@ from plogicnet.support.errors import pluralize
 from plogicnet.support.numbers import format_probability
 
 MAX_RULES = 5
-"""Maximum number of rules to show."""
+"""Default number of rules to show."""
 TERMS = {
     "intercept": "constant",
     "score": "neural model: log-odds {value:+.2f} × coefficient {coefficient:.2f}",
@@ -54,14 +54,18 @@ class Outline:
         return root
 
 
-def explanation_outline(explanation: Explanation, labels: Mapping[str, str] = NO_LABELS) -> Outline:
-    """Return an explanation as an outline, with labels instead of names if there are any."""
+def explanation_outline(
+    explanation: Explanation, labels: Mapping[str, str] = NO_LABELS, max_rules: int = MAX_RULES
+) -> Outline:
+    """Return an explanation as an outline, with labels instead of names if there are any.
+
+    The rules with the largest contributions are shown, at most `max_rules`. If it is 0, all are shown.
+    """
     known = " (known fact)" if explanation.known else ""
     line = f"{fact(explanation.triple, labels)}  probability {format_probability(explanation.probability)}{known}"
     relation = labels.get(explanation.triple[1], explanation.triple[1])
-    return Outline(
-        line, [_neural(explanation, labels), _rules(explanation, relation, labels), _calibration(explanation, relation)]
-    )
+    rules = _rules(explanation, relation, labels, max_rules or len(explanation.rules))
+    return Outline(line, [_neural(explanation, labels), rules, _calibration(explanation, relation)])
 
 
 def _neural(explanation: Explanation, labels: Mapping[str, str]) -> Outline:
@@ -96,11 +100,11 @@ def _equation(name: str, probability: float) -> str:
     return f"{name} {text}" if text[0] in "<>" else f"{name} = {text}"
 
 
-def _rules(explanation: Explanation, relation: str, labels: Mapping[str, str]) -> Outline:
+def _rules(explanation: Explanation, relation: str, labels: Mapping[str, str], max_rules: int) -> Outline:
     children = [Outline(f"{explanation.base:+.2f}  base rate of {relation}")]
-    children += [_rule(entry, explanation.aggregate, labels) for entry in explanation.rules[:MAX_RULES]]
-    if rest := [entry.contribution for entry in explanation.rules[MAX_RULES:]]:
-        children.append(Outline(f"{sum(rest):+.2f}  {pluralize(len(rest), 'more rule')}"))
+    children += [_rule(entry, explanation.aggregate, labels) for entry in explanation.rules[:max_rules]]
+    if rest := [entry.contribution for entry in explanation.rules[max_rules:]]:
+        children.append(Outline(f"{sum(rest):+.2f}  {pluralize(len(rest), 'other rule')} together"))
     if not explanation.rules:
         children.append(Outline("no rule concludes the triple from known facts"))
     return Outline(f"rules: {_equation('p_w', explanation.p_w)}, log-odds {explanation.log_odds:+.2f}", children)

@@ -262,6 +262,7 @@ def explain(
     tail: Annotated[str, Argument(help="Name of the tail entity.")],
     facts: options.FactsFile = None,
     premises: Premises = None,
+    top: Annotated[int, Option("--top", min=0, help="Number of rules to show. 0: all. JSON has all in any case.")] = 5,
     output: Annotated[Format, Option("--format", help="Output format: tree, text or json.")] = Format.tree,
     snapshot: options.Snapshot = None,
     device: options.Device = None,
@@ -279,7 +280,7 @@ def explain(
     if output is Format.json:
         print_json(explanation.to_json())
         return
-    outline = explanation_outline(explanation, model.fitted.graph.labels)
+    outline = explanation_outline(explanation, model.fitted.graph.labels, top)
     if output is Format.tree:
         show.console().print(outline.tree())
     else:

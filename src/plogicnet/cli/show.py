@@ -15,14 +15,16 @@ from plogicnet.support.errors import pluralize
 from plogicnet.support.numbers import format_probability
 
 if TYPE_CHECKING:
+    from plogicnet.graph import IntArray
     from plogicnet.grounding.groundings import GroundNetwork
     from plogicnet.inference.explanation import Explanation
     from plogicnet.inference.facts import Update
     from plogicnet.inference.fitted import Prediction
-    from plogicnet.rules import RuleTable
+    from plogicnet.rules import RuleIndex, RuleTable
     from plogicnet.training.state import Iteration
     from plogicnet.tuning.trials import Trial
 
+HOW_TO_FIND_RULES = "Use --relation, --pattern and --search to find rules, or --top 0 to show all."
 NO_LABELS: Mapping[str, str] = {}
 TEST_COMPETES = "On valid, answers that are in test count as wrong, so the MRR can be far below that on test."
 """A note for tables of validation metrics."""
@@ -129,6 +131,18 @@ def rules_table(title: str, rows: Sequence[Mapping[str, Any]]) -> Table:
     weight = "weight ±\nstandard\nerror" if with_errors else "weight"
     columns = ["rule", "pattern", "precision", "hits / support"]
     return table(title, [weight] * learned + columns + ["groundings"] * counted, cells)
+
+
+def print_rules(index: "RuleIndex", rows: "IntArray", n_matching: int) -> None:
+    """Print rules in a table, those of a relation together, and how many of the matching ones are not shown."""
+    title = pluralize(len(rows), "rule")
+    if len(rows) < n_matching:
+        title = f"{len(rows):,} of {pluralize(n_matching, 'rule')}, the most important of each relation first"
+    screen = console()
+    screen.print(rules_table(title, index.table.take(index.grouped(rows)).rows()))
+    if len(rows) < n_matching:
+        text = f"{pluralize(n_matching - len(rows), 'rule')} not shown. {HOW_TO_FIND_RULES}"
+        screen.print(text, highlight=False)
 
 
 def _weight(row: Mapping[str, Any]) -> str:

@@ -217,13 +217,14 @@ class FittedModel:
     def examples(self, rule: Rule, max_examples: int) -> list[Example]:
         """Return groundings of a rule; an empty list for negated rules, or if the memory is not enough."""
         model = self.outcome.rule_model
-        if rule.negated or rule not in model.rules.rules:
+        row = model.rules.row_of.get(rule)
+        if row is None or rule.negated:
             return []
         try:
             groundings = model.groundings
         except InputError:
             return []
-        return examples_of(self.graph, groundings, model.rules.rules.index(rule), max_examples, self.held_out)
+        return examples_of(self.graph, groundings, row, max_examples, self.held_out)
 
 
 def fit_calibration(graph: KnowledgeGraph, config: Config, outcome: Outcome) -> Calibration:

@@ -9,6 +9,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from plogicnet.config import Config
 from plogicnet.config.fields import yaml_value
 from plogicnet.config.tree import iter_settings
@@ -19,7 +21,7 @@ from plogicnet.inference.examples import Example
 from plogicnet.model import PLogicNet
 from plogicnet.report import figures, highlights, reasons
 from plogicnet.report.markup import Child, Markup, NameFormatter, breakable, join, separated, tag, truncate
-from plogicnet.rules import RuleTable
+from plogicnet.rules import RuleIndex, RuleTable
 from plogicnet.support.errors import InputError, pluralize
 from plogicnet.support.files import write_text
 from plogicnet.support.numbers import format_probability
@@ -31,7 +33,11 @@ ALL_TIED = "Without rules and a neural model, all answers are tied."
 NO_RESULTS = "No results."
 NO_SPLIT = "The graph has no valid or test split"
 NOT_EVALUATED = "The model was not evaluated after facts were added"
-MAX_RULES, EXAMPLES_PER_RULE = 12, 2
+MAX_RULES, EXAMPLES_PER_RULE = 24, 2
+ORDER = (
+    "The most important rule of each relation, then the second one of each, and so on, grouped by relation. Importance"
+    " is |weight| · √(number of conclusions that are training triples)."
+)
 MAX_EXAMPLE_LENGTH = 160
 """Maximum number of characters of an example in the checks of the graph."""
 DIRECTION_CONTROLS = dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A)])
@@ -251,20 +257,27 @@ def _rules(model: PLogicNet, names: NameFormatter) -> Child:
     return [
         tag("p", f"{pluralize(len(rules), 'rule')} ({patterns}) and {irreflexive}, selected from {candidates}."),
         tag("div", figures.rules_figure(rules, model.config.seed), accepted, class_="pair"),
-        tag("h3", "Strongest rules"),
-        _strongest(model, rules, names),
+        tag("h3", "Most important rules by relation"),
+        _important(model, rules, names),
     ]
 
 
-def _strongest(model: PLogicNet, rules: RuleTable, names: NameFormatter) -> Markup:
+def _important(model: PLogicNet, rules: RuleTable, names: NameFormatter) -> Markup:
+    """Return the most important rules of each relation with examples, and how many rules are not shown."""
+    index = RuleIndex(rules)
+    chosen = index.by_importance(np.arange(len(rules)))[:MAX_RULES]
+    table = rules.take(index.grouped(chosen))
     rows = []
-    for rule, row in zip(rules.rules[:MAX_RULES], rules.rows()[:MAX_RULES], strict=True):
+    for rule, row in zip(table.rules, table.rows(), strict=True):
         error = row["standard_error"]
         weight = join(f"{row['weight']:.2f}", tag("small", f" ± {error:.2f}") if error is not None else None)
         examples = [_example(e, names) for e in model.fitted.examples(rule, EXAMPLES_PER_RULE)]
         counts = join(f"{row['precision']:.2f}", tag("small", f" {row['hits']:,} of {row['support']:,}"))
         rows.append([weight, join(names.rule(str(rule)), tag("ul", examples, class_="examples")), counts])
-    return figures.table(["weight", "rule and examples", "precision"], rows, "rules")
+    others = len(rules) - len(table)
+    text = f"{pluralize(others, 'other rule')} not shown: see `plogicnet rules` and the page of `plogicnet serve`."
+    note = tag("p", text) if others else None
+    return join(tag("p", ORDER), figures.table(["weight", "rule and examples", "precision"], rows, "rules"), note)
 
 
 def _example(example: Example, names: NameFormatter) -> Markup:

@@ -79,7 +79,8 @@ def _reasons(why: Explanation, names: NameFormatter, title: str = "Why", by_rule
     ]
     if len(why.rules) > MAX_RULES:
         rest = sum(entry.contribution for entry in why.rules[MAX_RULES:])
-        contributions.append(_term(f"{rest:+.2f}", pluralize(len(why.rules) - MAX_RULES, "more rule")))
+        others = pluralize(len(why.rules) - MAX_RULES, "other rule")
+        contributions.append(_term(f"{rest:+.2f}", f"{others} together"))
     if not why.rules:
         contributions.append(tag("li", "No rule concludes the triple from known facts."))
     total = tag("p", f"Log-odds of the rules: {why.log_odds:+.2f}, the sum of")

@@ -9,6 +9,7 @@ from plogicnet.rules.rule_files import (
     write_foreign,
     write_statements,
 )
+from plogicnet.rules.selection import RuleIndex
 from plogicnet.rules.syntax import Statement, parse_rule, parse_rules
 from plogicnet.rules.table import RuleTable
 
@@ -18,6 +19,7 @@ __all__ = [
     "Atom",
     "Constant",
     "Rule",
+    "RuleIndex",
     "RuleTable",
     "Statement",
     "Step",

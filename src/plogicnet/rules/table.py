@@ -4,6 +4,7 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -135,6 +136,11 @@ class RuleTable:
         """
         order = np.argsort(self.negative, kind="stable")
         return self if np.array_equal(order, np.arange(len(self))) else self.take(order)
+
+    @cached_property
+    def row_of(self) -> Mapping[Rule, int]:
+        """The row of each rule."""
+        return {rule: row for row, rule in enumerate(self.rules)}
 
     def take(self, rows: IntArray | BoolArray) -> "RuleTable":
         """Return the selected rows, in the order of `rows`."""

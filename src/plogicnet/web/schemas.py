@@ -12,6 +12,8 @@ from plogicnet.model import Explanation, Prediction
 
 Kind = Literal["entity", "relation"]
 """What a name refers to."""
+RuleOrder = Literal["weight", "importance"]
+"""The order of a list of rules."""
 Labels = dict[str, str]
 """Readable labels by name."""
 
@@ -35,11 +37,20 @@ class Predictions(TypedDict):
     roles: NotRequired[int]
 
 
+class OtherRules(TypedDict):
+    """The rules that a response leaves out: their number, their number of groundings, and their sum in log-odds."""
+
+    count: int
+    groundings: int
+    contribution: float
+
+
 @dataclass(frozen=True)
 class Explained(Explanation):
     """The explanation of a triple, as `explain` prints it. `labels` maps its names to readable labels."""
 
     labels: Labels
+    other_rules: OtherRules
 
 
 class RuleRow(TypedDict):
@@ -57,11 +68,15 @@ class RuleRow(TypedDict):
 
 
 class Rules(TypedDict):
-    """Some of the matching rules, strongest first. `total` counts all of them, and `constraints` their constraints."""
+    """Some of the matching rules. `total` counts all of them, and `constraints` their constraints.
+
+    `patterns` has the number of rules per pattern that match the other filters.
+    """
 
     rules: list[RuleRow]
     total: int
     constraints: int
+    patterns: dict[str, int]
 
 
 class RuleExamples(RuleRow):

@@ -1,7 +1,7 @@
 """The responses of the REST API. They contain the JSON of the commands, and are limited in size and time."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Annotated, Any
 
@@ -9,8 +9,9 @@ import numpy as np
 from fastapi import Query
 
 from plogicnet.evaluation.metrics import columns
-from plogicnet.graph import HEAD, RELATION, Side
+from plogicnet.graph import HEAD, RELATION, BoolArray, IntArray, Side
 from plogicnet.model import PLogicNet, Prediction
+from plogicnet.rules import RuleIndex
 from plogicnet.support.errors import InputError, pluralize
 from plogicnet.version import VERSION
 from plogicnet.web import schemas
@@ -60,7 +61,8 @@ class ModelService:
         self.explain(head, relation, tail)
         self.model.predict(head=head, relation=relation, top=1)
         self.model.predict(relation=relation, tail=tail, top=1)
-        self.rules(top=1)
+        self.rules("a b", top=1)
+        self.rules(order="importance", top=1)
 
     def info(self) -> schemas.Info:
         """Return the run that is served: counts of its graph, and metrics on held-out triples."""
@@ -78,8 +80,8 @@ class ModelService:
             "train": len(graph.train),
             "valid": len(graph.valid),
             "test": len(graph.test),
-            "rules": len(self._rules),
-            "constraints": _constraints(row for _, row in self._rules),
+            "rules": len(self._rule_index.table),
+            "constraints": int(self._is_constraint.sum()),
             "model": config.neural.title if config.em.neural else None,
             "split": split,
             "rankings": rankings,
@@ -91,26 +93,44 @@ class ModelService:
         """Return all metrics of the run, as `plogicnet evaluate --json` prints them and metrics.json stores them."""
         return self.model.metrics
 
-    def rules(self, q: Name = "", top: Top = 100, offset: Offset = 0) -> schemas.Rules:
-        """Return the rules, strongest first, as `plogicnet rules --json` prints them.
+    def rules(
+        self,
+        q: Name = "",
+        relation: OptionalName = None,
+        pattern: OptionalName = None,
+        order: schemas.RuleOrder = "weight",
+        top: Top = 100,
+        offset: Offset = 0,
+    ) -> schemas.Rules:
+        """Return rules as `plogicnet rules --json` prints them.
 
-        `q` selects the rules that contain all its words.
+        `q` selects the rules that contain all its words, and `relation` those that conclude it. With
+        order=importance, the most important rule of each relation comes first, then the second one of each.
         """
-        words = q.casefold().split()
-        matches = [row for text, row in self._rules if all(word in text for word in words)]
-        return {"rules": matches[offset : offset + top], "total": len(matches), "constraints": _constraints(matches)}
+        index = self._rule_index
+        rows = index.find(q, relation, pattern)
+        shown = (rows if order == "weight" else index.by_importance(rows))[offset : offset + top]
+        patterns = index.pattern_counts(index.find(q, relation))
+        return {
+            "rules": self._rule_rows(shown),
+            "total": len(rows),
+            "constraints": int(self._is_constraint[rows].sum()),
+            "patterns": patterns,
+        }
 
     def rule(self, number: Offset) -> schemas.RuleExamples:
         """Return the rule with this number (its index in the list of all rules, from 0), and some of its groundings."""
-        if number >= len(self._rules):
+        rules = self._rule_index.table.rules
+        if number >= len(rules):
             raise UnknownNameError(
-                f"unknown rule {number}: the run has {pluralize(len(self._rules), 'rule')}, numbered from 0"
+                f"unknown rule {number}: the run has {pluralize(len(rules), 'rule')}, numbered from 0"
             )
-        rule = self.model.rules.rules[number]
+        rule = rules[number]
         examples = self.model.fitted.examples(rule, MAX_EXAMPLES)
         facts = [fact for e in examples for fact in (e.hypothesis, *e.premises)]
         labels = self._labels([rule.head.relation, *(name for fact in facts for name in fact)])
-        return {**self._rules[number][1], "relation": rule.head.relation, "examples": examples, "labels": labels}
+        [row] = self._rule_rows(np.array([number]))
+        return {**row, "relation": rule.head.relation, "examples": examples, "labels": labels}
 
     def search(self, q: Name = "", kind: schemas.Kind = "entity", top: SearchTop = 20) -> schemas.Names:
         """Return the entities (or relations) whose name or label equals `q`, starts with it, or contains it."""
@@ -189,17 +209,31 @@ class ModelService:
         return self._predictions(self.model.predict(head, relation, tail, top, include_known))
 
     def explain(
-        self, head: Name, relation: Name, tail: Name, premises: Annotated[int, Query(ge=0, le=1000)] = 20
+        self,
+        head: Name,
+        relation: Name,
+        tail: Name,
+        premises: Annotated[int, Query(ge=0, le=1000)] = 20,
+        rules: Annotated[int, Query(ge=0, le=10**9)] = 0,
     ) -> schemas.Explained:
         """Explain why a triple is probable or not, as `plogicnet explain --json` does.
 
-        The response lists at most `premises` groundings per rule.
+        The response lists at most `premises` groundings per rule, and the `rules` rules with the largest
+        contributions (0: all); `other_rules` sums up the rest.
         """
         self._check_names(head, relation, tail)
         why = self.model.explain(head, relation, tail, premises)
+        others = why.rules[rules:] if rules else ()
+        why = replace(why, rules=why.rules[: len(why.rules) - len(others)])
         facts = [fact for rule in why.rules for grounding in rule.premises for fact in grounding]
         facts += [why.triple, *(entry.fact for entry in why.neighbours), *(fact for p in why.paths for fact in p.path)]
-        return schemas.Explained(**vars(why), labels=self._labels(name for fact in facts for name in fact))
+        labels = self._labels(name for fact in facts for name in fact)
+        rest = schemas.OtherRules(
+            count=len(others),
+            groundings=sum(entry.groundings + entry.broken for entry in others if not entry.negative),
+            contribution=sum(entry.contribution for entry in others),
+        )
+        return schemas.Explained(**vars(why), labels=labels, other_rules=rest)
 
     def _predictions(self, predictions: Sequence[Prediction]) -> schemas.Predictions:
         return {"predictions": predictions, "labels": self._labels(name for p in predictions for name in p.triple)}
@@ -223,11 +257,17 @@ class ModelService:
             raise UnknownNameError(f"unknown {kind} {shown!r}. Search for names with /api/search?kind={kind}&q=…")
         return vocabulary.id(name)
 
+    def _rule_rows(self, rows: IntArray) -> list[schemas.RuleRow]:
+        found: Any = self._rule_index.table.take(rows).rows()
+        return [{"number": number} | row for number, row in zip(rows.tolist(), found, strict=True)]
+
     @cached_property
-    def _rules(self) -> list[tuple[str, schemas.RuleRow]]:
-        """For each rule, the text to search in and the row of the response."""
-        rows: Any = self.model.rules.rows()
-        return [(str(row["rule"]).casefold(), {"number": i} | row) for i, row in enumerate(rows)]
+    def _rule_index(self) -> RuleIndex:
+        return RuleIndex(self.model.rules)
+
+    @cached_property
+    def _is_constraint(self) -> BoolArray:
+        return self._rule_index.table.constraints
 
     @cached_property
     def _search(self) -> dict[schemas.Kind, Search]:
@@ -244,8 +284,3 @@ class ModelService:
     @cached_property
     def _roles(self) -> Roles:
         return Roles(self.model.fitted.graph, self.model.rules)
-
-
-def _constraints(rules: Iterable[schemas.RuleRow]) -> int:
-    """Return the number of constraints among some rules."""
-    return sum(rule["weight"] is None for rule in rules)

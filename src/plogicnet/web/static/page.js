@@ -88,14 +88,14 @@ const heading = (...children) => element("h1", { tabindex: "-1" }, children);
 // ---- views: each takes the values in the URL and returns a title and elements
 
 async function homeView() {
-  const [info, common, strongest] = await Promise.all([getJson("info"), getJson("search", { q: "", top: 12 }), getJson("rules", { top: 6 })]);
+  const [info, common, strongest] = await Promise.all([getJson("info"), getJson("search", { q: "", top: 12 }), getJson("rules", { top: 6, order: "importance" })]);
   const rows = Object.entries(info.rankings).map(([key, title]) => element("tr", {}, element("td", {}, title),
     info.metrics.map((metric) => element("td", { class: "number" }, info.figures[key][metric.key].toFixed(metric.digits)))));
   const metrics = rows.length ? card(`Ranking quality on ${pluralize(info[info.split], `${info.split} fact`)}`, `${info.split === "test" ? "These facts were not used for training." : "These facts were used to choose λ, so the metrics are optimistic."} MRR is the mean reciprocal rank of the correct answer, Hits@10 the share of queries with the correct answer among the first ten, MR the mean rank.`,
     element("div", { class: "scroll" }, element("table", {}, element("thead", {}, element("tr", {}, ["ranking", ...info.metrics.map((metric) => metric.title)].map((t) => element("th", { scope: "col" }, t)))), element("tbody", {}, rows)))) : null;
   const entities = card("Entities with the most known facts", "Press / to search for another entity.",
     element("ul", { class: "plain" }, common.names.map((entry) => element("li", {}, element("a", { href: viewUrl("entity", { name: entry.name }), class: "clamp", "data-move": true }, bdi(entry.label ?? entry.name)), element("span", { class: "soft small number" }, pluralize(entry.facts, "fact"))))));
-  const rules = strongest.rules.length ? card("Strongest rules", null,
+  const rules = strongest.rules.length ? card("Important rules", null,
     element("ul", { class: "plain" }, strongest.rules.map((rule) => element("li", {}, element("a", { class: "code", href: viewUrl("rules", { n: rule.number }) }, bdi(rule.rule)), element("span", { class: "soft small number" }, formatWeight(rule))))),
     element("p", { class: "small" }, element("a", { href: "#/rules" }, `All ${formatRuleCount(info.rules, info.constraints)}`))) : null;
   return { title: info.name, content: [
@@ -164,8 +164,11 @@ const TERM_TEXTS = {
   reached: (term, why) => (why.rules.length ? "at least one rule concludes the fact" : "no rule concludes the fact"),
 };
 
+// Number of rules that a fact's view shows at first.
+const MAX_RULES = 12;
+
 async function factContent({ h, r, t }) {
-  const why = await getJson("explain", { head: h, relation: r, tail: t });
+  const why = await getJson("explain", { head: h, relation: r, tail: t, rules: MAX_RULES });
   const { labels } = why;
   const source = why.held_out ? `Held out: in the ${why.held_out} split, which was not used for training.` : "Not in the graph.";
   const status = why.known ? "A known fact." : `${source} ${why.forbidden ? "A constraint excludes it: this relation never holds between an entity and itself." : why.rules.length ? "Rules conclude it from known facts." : "No rule concludes it."}`;
@@ -181,17 +184,31 @@ async function factContent({ h, r, t }) {
   };
   const formatLogOdds = (value) => (value < 0 ? "−" : "+") + Math.abs(value).toFixed(2);
   const line = (value, ...text) => element("div", { class: "line" }, element("span", { class: "number" }, formatLogOdds(value)), signedBar(value), element("div", { class: "text" }, text));
-  const allGroundings = why.rules.reduce((sum, rule) => sum + (rule.negative ? 0 : rule.groundings + rule.broken), 0);
-  const rules = why.rules.map((rule, index) => {
+  const allGroundings = why.rules.reduce((sum, rule) => sum + (rule.negative ? 0 : rule.groundings + rule.broken), why.other_rules.groundings);
+  const ruleItem = (names) => (rule, index) => {
     const violated = rule.broken ? `, minus ${pluralize(rule.broken, "grounding")} that would be violated if the fact were true` : "";
     const factor = rule.negative ? `, ${pluralize(rule.groundings, "fact")} against this fact` : why.aggregate === "mean" ? `, ${formatCount(rule.groundings)} of the ${pluralize(allGroundings, "grounding")}` : why.aggregate === "saturating" && rule.value !== 1 ? ` × ${rule.value.toFixed(2)} for ${pluralize(rule.groundings, "grounding")}` : rule.groundings === 1 && !violated ? "" : ` × ${pluralize(rule.groundings, "grounding")}`;
-    const premises = rule.premises.map((grounding) => element("li", {}, grounding.map((premise, i) => [i ? element("span", { class: "connective" }, "and") : null, element("span", { class: "sentence" }, tripleElements(premise, labels))])));
+    const premises = rule.premises.map((grounding) => element("li", {}, grounding.map((premise, i) => [i ? element("span", { class: "connective" }, "and") : null, element("span", { class: "sentence" }, tripleElements(premise, names))])));
     const notShown = rule.groundings - rule.premises.length;
     return element("li", { class: "rule", onpointerenter: () => highlight(svg, index), onpointerleave: () => highlight(svg, null) },
       line(rule.contribution, element("details", { open: index < 2 },
         element("summary", { "data-move": true }, element("span", { class: "code" }, bdi(rule.rule)), element("span", { class: "soft small" }, `  weight ${rule.weight.toFixed(2)}${factor}${violated}`)),
         element("ul", { class: "premises" }, premises, notShown > 0 ? element("li", { class: "soft" }, `… and ${formatCount(notShown)} more`) : null))));
-  });
+  };
+  const rules = why.rules.map(ruleItem(labels));
+  const others = why.other_rules.count ? element("li", {}, line(why.other_rules.contribution, pluralize(why.other_rules.count, "other rule"), " together ",
+    element("button", { type: "button", class: "quiet", onclick: async (event) => {
+      event.target.disabled = true;
+      try {
+        const all = await getJson("explain", { head: h, relation: r, tail: t });
+        const rest = all.rules.slice(why.rules.length).map((rule, index) => ruleItem(all.labels)(rule, why.rules.length + index));
+        others.replaceWith(...rest);
+        rest[0]?.querySelector("summary").focus();
+      } catch (error) {
+        others.append(errorNotice(error));
+        event.target.disabled = false;
+      }
+    } }, "Show all"))) : null;
   const sorted = why.neighbours.toSorted((a, b) => b.similarity - a.similarity);
   const neighbours = sorted.length ? card("Known facts with similar entities", "With the similarity in the neural model; 1 is the highest.",
     element("ul", { class: "facts" }, sorted.map((n) => element("li", {}, element("div", { class: "fact" }, element("div", { class: "measure" }, bar(n.similarity), element("span", { class: "number" }, n.similarity.toFixed(2))),
@@ -206,7 +223,7 @@ async function factContent({ h, r, t }) {
       element("div", {}, element("p", {}, status), meters)),
     why.rules.length || why.paths.length ? card("Supporting facts", "The dashed arrow is this fact. Only the strongest groundings and paths are drawn.", svg) : null,
     card("Contributions of the rules", "In log-odds. Positive values support the fact, negative values count against it.", element("ol", { class: "odds" },
-      element("li", {}, line(why.base, element("span", {}, "base rate of ", displayName(r, labels)))), rules,
+      element("li", {}, line(why.base, element("span", {}, "base rate of ", displayName(r, labels)))), rules, others,
       why.rules.length ? null : element("li", { class: "soft" }, "No rule concludes it from known facts."),
       element("li", { class: "total" }, line(why.log_odds, `total: probability ${formatProbability(why.p_w)} by rules alone (p_w)`)))),
     terms.length ? card("How the probability is computed", "Calibrated on the validation facts. Facts that are missing from the graph count as wrong there, so the probabilities tend to be too low.", element("ol", { class: "odds" },
@@ -250,50 +267,61 @@ function ruleRow(rule, maxWeight, loaded = null) {
   return element("li", {}, row);
 }
 
-async function rulesView({ q = "", n }) {
+async function rulesView({ q = "", relation = "", pattern = "", n }) {
   const input = element("input", { type: "search", id: "rule-words", value: q, placeholder: "words in a rule, for example the name of a relation", autocomplete: "off", maxlength: "8192" });
   const total = element("span"), results = element("div", { class: "results" });
+  const filters = { relation, pattern };
+  const relationField = typeahead({ label: "Relation", kind: "relation", start: relation || null, placeholder: "any relation", onChoose: (name) => change({ relation: name }) });
+  relationField.input.addEventListener("input", () => filters.relation && relationField.value() === null && change({ relation: "" }));
+  const patternSelect = element("select", { id: "rule-pattern", onchange: () => change({ pattern: patternSelect.value }) });
   let words = q, timer = 0, request = null;
   // only the list and the count are replaced, so that the field keeps its text and focus
   async function update() {
     request?.abort();
     request = new AbortController();
-    const q = words, found = await getJson("rules", { q, top: 50 }, request.signal);
-    const maxWeight = Math.max(1e-9, ...found.rules.map((rule) => rule.weight ?? 0));
+    const query = { q: words, relation: filters.relation || null, pattern: filters.pattern || null, order: "importance" };
+    const found = await getJson("rules", { ...query, top: 50 }, request.signal);
+    const options = Object.entries({ ...found.patterns, ...(filters.pattern && !found.patterns[filters.pattern] ? { [filters.pattern]: 0 } : {}) });
+    patternSelect.replaceChildren(element("option", { value: "" }, "any pattern"), ...options.map(([name, count]) => element("option", { value: name, selected: name === filters.pattern }, `${name} (${formatCount(count)})`)));
+    const maxWeight = Math.max(1e-9, ...found.rules.map((rule) => Math.abs(rule.weight ?? 0)));
     const rows = (some) => some.map((rule) => ruleRow(rule, maxWeight));
     const more = async (offset) => {
-      const next = await getJson("rules", { q, top: 100, offset });
+      const next = await getJson("rules", { ...query, top: 100, offset });
       if (next.total !== found.total) throw new Error(RUN_CHANGED);
       return { rows: rows(next.rules), done: offset + next.rules.length >= next.total };
     };
     const [list, ...button] = expandableList(rows(found.rules), found.rules.length < found.total ? more : null);
     list.className = "rules";
-    total.textContent = formatRuleCount(found.total, found.constraints) + (q ? " with these words" : "");
-    results.replaceChildren(found.total ? list : element("p", { class: "soft" }, "No rule contains these words."), ...button);
+    total.textContent = formatRuleCount(found.total, found.constraints) + (words ? " with these words" : "");
+    results.replaceChildren(found.total ? list : element("p", { class: "soft" }, words ? "No rule contains these words." : "No rule matches."), ...button);
   }
   const [single] = await Promise.all([n === undefined ? null : getJson("rule", { number: n }), update()]);
   const singleCard = single ? card("This rule", null, element("ul", { class: "rules" }, ruleRow(single, Math.max(1e-9, single.weight ?? 0), single))) : null;
+  async function change(changed) {
+    Object.assign(filters, changed);
+    history.replaceState(history.state, "", viewUrl("rules", { q: words, ...filters }));
+    singleCard?.remove();
+    try {
+      await update();
+    } catch (error) {
+      if (error.name === "AbortError") return; // replaced by a newer request
+      results.replaceChildren(errorNotice(error));
+    }
+    if (input.isConnected) view.dataset.ready = location.hash;
+  }
   input.addEventListener("input", () => {
     clearTimeout(timer);
-    timer = setTimeout(async () => {
+    timer = setTimeout(() => {
       if (!input.isConnected || input.value.trim() === words) return;
       words = input.value.trim();
-      history.replaceState(history.state, "", viewUrl("rules", { q: words }));
-      singleCard?.remove();
-      try {
-        await update();
-      } catch (error) {
-        if (error.name === "AbortError") return; // replaced by a newer request
-        results.replaceChildren(errorNotice(error));
-      }
-      if (input.isConnected) view.dataset.ready = location.hash;
+      change({});
     }, 250);
   });
   return { title: "Rules", content: [
     heading("Rules"),
-    element("p", { class: "lead" }, total, element("span", {}, "strongest first; open a rule for examples")),
+    element("p", { class: "lead" }, total, element("span", {}, "the most important of each relation first; open a rule for examples")),
     singleCard,
-    element("section", { class: "card" }, element("div", { class: "combo" }, element("label", { for: "rule-words" }, "Filter"), input), results),
+    element("section", { class: "card" }, element("div", { class: "query rule-filters" }, element("div", { class: "combo" }, element("label", { for: "rule-words" }, "Filter"), input), relationField.root, element("div", { class: "combo" }, element("label", { for: "rule-pattern" }, "Pattern"), patternSelect)), results),
   ] };
 }
 

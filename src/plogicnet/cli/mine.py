@@ -137,11 +137,14 @@ def _cost(graph: "KnowledgeGraph", settings: "Config") -> str:
 
 def _most_precise(rules: "RuleTable", top: int) -> dict[str, list[int]]:
     """Return, per pattern, the indices of the rules with the highest lower bound of precision."""
-    patterns, bound = rules.patterns, rules.precision_lower_bound
-    rows = {pattern: [i for i, p in enumerate(patterns) if p == pattern] for pattern in rules.counts()}
-    return {
-        pattern: sorted(indices, key=lambda i: -bound[i])[:top] for pattern, indices in rows.items() if indices and top
-    }
+    import numpy as np
+
+    order, patterns = np.argsort(-rules.precision_lower_bound, kind="stable").tolist(), rules.patterns
+    found: dict[str, list[int]] = {pattern: [] for pattern in rules.counts()}
+    for i in order:
+        if len(found[patterns[i]]) < top:
+            found[patterns[i]].append(i)
+    return {pattern: indices for pattern, indices in found.items() if indices}
 
 
 def _show(
@@ -151,12 +154,14 @@ def _show(
     examples: "dict[int, list[Example]]",
     labels: Mapping[str, str],
 ) -> None:
-    screen, rows = show.console(), rules.rows()
+    import numpy as np
+
+    screen = show.console()
     plain = partial(screen.print, markup=False, highlight=False, soft_wrap=True)
     screen.print(show.mined_text(counts))
     for pattern, indices in shown.items():
         title = f"{pattern}: {len(indices)} of {counts['rules'][pattern]:,} rules, by the lower bound of precision"
-        screen.print(show.rules_table(title, [rows[i] for i in indices]))
+        screen.print(show.rules_table(title, rules.take(np.array(indices)).rows()))
         for i in filter(examples.get, indices):
             plain(str(rules.rules[i]))
             for example in examples[i]:

@@ -30,6 +30,14 @@ TEST_COMPETES = "On valid, answers that are in test count as wrong, so the MRR c
 """A note for tables of validation metrics."""
 
 
+class PipeConsole(Console):
+    """A console that leaves a closed pipe to the program's exit code. Rich's own would exit with code 1."""
+
+    def on_broken_pipe(self) -> None:
+        """Raise the error again."""
+        raise BrokenPipeError
+
+
 def console() -> Console:
     """Return the console on stdout. It is 140 columns wide if stdout is not a terminal.
 
@@ -37,8 +45,8 @@ def console() -> Console:
         >>> console().print("hello")
         hello
     """
-    plain = Console()
-    return plain if plain.is_terminal or "COLUMNS" in os.environ else Console(width=140)
+    plain = PipeConsole()
+    return plain if plain.is_terminal or "COLUMNS" in os.environ else PipeConsole(width=140)
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]], note: str = "") -> Table:

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
@@ -173,8 +174,8 @@ class RuleTable:
 
     def counts(self) -> dict[str, int]:
         """Return the number of rules per pattern, for the mined patterns and all others that occur."""
-        patterns = self.patterns
-        return {p: patterns.count(p) for p in PATTERNS if p in patterns or p in MINED_PATTERNS}
+        counts = Counter(self.patterns)
+        return {p: counts[p] for p in PATTERNS if p in counts or p in MINED_PATTERNS}
 
     def rows(self) -> list[dict[str, object]]:
         """Return one dictionary per rule, for JSON. Unknown and infinite values are None."""

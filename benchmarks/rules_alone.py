@@ -16,6 +16,7 @@ PyClause returns about `CANDIDATES` entities per query; the others count as with
 import argparse
 import importlib
 import json
+import os
 import resource
 import subprocess
 import sys
@@ -181,7 +182,11 @@ def save(options: argparse.Namespace, rows: list[dict[str, Any]]) -> None:
     """Add rows to the saved ones."""
     jar = [] if options.jar is None else [str(options.jar)]
     arguments = ["JAR" if word in jar else word for word in sys.argv[1:]]
-    origin = {"command": " ".join(["python benchmarks/rules_alone.py", *arguments]), "commit": current_commit()}
+    origin: dict[str, Any] = {
+        "command": " ".join(["python benchmarks/rules_alone.py", *arguments]),
+        "commit": current_commit(),
+    }
+    origin["load_average"] = round(options.load, 1)
     saved = json.loads(SAVED.read_text(encoding="utf-8")) if SAVED.is_file() else []
     for row in rows:
         new = {"dataset": options.data, "who": options.who} | row | origin
@@ -202,6 +207,7 @@ def main() -> None:
     parser.add_argument("--preset", help="ours: preset")
     parser.add_argument("--set", action="append", default=[], help="ours: setting, as in `plogicnet train`")
     options = parser.parse_args()
+    options.load = os.getloadavg()[0]  # of other programs: AnyBURL learns fewer rules on a busy machine
     if options.who == "ours":
         save(options, ours(options))
         return

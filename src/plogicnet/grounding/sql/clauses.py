@@ -7,6 +7,7 @@ import numpy as np
 
 from plogicnet.graph import IntArray, KnowledgeGraph
 from plogicnet.rules import Atom, Constant, Rule, Variable, parse_rule
+from plogicnet.rules.syntax import find_problem
 from plogicnet.support.errors import InputError
 
 MAX_PREMISES = 20
@@ -54,8 +55,8 @@ def clause_of(rule: Rule, graph: KnowledgeGraph) -> Clause:
         raise InputError(
             f"{rule.head}: the SQL engine grounds rules with at most {MAX_PREMISES} premises, got {len(rule.body):,}"
         )
-    if rule.chain is None:
-        parse_rule(str(rule))  # applies the checks of the parser to rules that were created in code
+    if rule.chain is None and find_problem(rule.body, rule.head) is not None:
+        parse_rule(str(rule))  # raises the parser's error, for rules that were created in code
 
     def encode_atom(atom: Atom) -> EncodedAtom:
         ends = (graph.entities.id(t.name) if isinstance(t, Constant) else t for t in (atom.head, atom.tail))

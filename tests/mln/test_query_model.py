@@ -106,7 +106,13 @@ def test_the_neural_model_learns_from_accepted_hidden_triples() -> None:
     assert second.lambda_ >= 0
 
 
-def test_rules_that_it_cannot_use_are_refused() -> None:
-    rule = "parent(X, Y) & parent(X, Z) => sibling(Y, X)"
-    with pytest.raises(InputError, match=r"mln\.objective=query supports only chains of up to three steps"):
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [
+        ("parent(X, Y) & parent(X, Z) => sibling(Y, X)", r"mln\.objective=query supports only chains of up to three"),
+        ("daughter(X, Y) => not son(X, Y)", r"negative evidence consists of the formulas `other` and `linked`"),
+    ],
+)
+def test_rules_that_it_cannot_use_are_refused(rule: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
         PLogicNet(Config().with_values(SETTINGS)).fit(demo_family(), rules=rule)

@@ -259,6 +259,12 @@ def query_rule_model(
     if not len(formulas):
         formulas = formula_rules(graph.relations.names, settings.mln.query.formulas)
     plain = rules.take(~is_formula)
+    if plain.negative.any():
+        rule = plain.rules[int(np.argmax(plain.negative))]
+        raise InputError(
+            f"{rule}: with mln.objective=query, negative evidence consists of the formulas `other` and `linked` of"
+            " mln.query.formulas. Remove the rule, and set rules.negative=[]."
+        )
     model = build_rule_model(graph, settings, plain, constraints, progress=progress)
     return QueryRuleModel(plain.concat(formulas), constraints, model.assignment, settings.rules, settings.mln.query)
 

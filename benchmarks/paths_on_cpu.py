@@ -27,13 +27,12 @@ from plogicnet.config import parse_assignments
 from plogicnet.evaluation.metrics import compute_metrics
 from plogicnet.evaluation.orders import CombinedOrder
 from plogicnet.evaluation.ranking import rank
-from plogicnet.graph import HEAD, RELATION, SPLITS, TAIL, IntArray, KnowledgeGraph, TripleSet, Vocabulary, as_triples
-from plogicnet.mln import RuleScores
+from plogicnet.graph import HEAD, RELATION, SPLITS, TAIL, IntArray, KnowledgeGraph, Vocabulary, as_triples
 from plogicnet.neural.paths.model import PathModel
 from plogicnet.neural.paths.settings import PathSettings
 from plogicnet.neural.protocol import Examples
 from plogicnet.support.files import write_text
-from results import ROOT, current_commit
+from results import ROOT, current_commit, no_rules
 
 Row = dict[str, Any]
 TEST_TRIPLES = 1_000
@@ -58,9 +57,7 @@ def sample(triples: IntArray, size: int) -> IntArray:
 
 def test_metrics(graph: KnowledgeGraph, model: PathModel) -> Row:
     """Return the metrics of a model alone on test."""
-    n, nothing = len(graph.relations), TripleSet.of(as_triples([]), len(graph.entities))
-    rules = RuleScores(nothing, np.empty(0), np.zeros(n), np.zeros(n, dtype=bool), graph.observed)
-    ranks = rank(graph, "test", model, rules, {"neural": CombinedOrder(constraint=False)})["neural"]
+    ranks = rank(graph, "test", model, no_rules(graph), {"neural": CombinedOrder(constraint=False)})["neural"]
     metrics = compute_metrics(ranks.realistic)
     return {key: metrics[key] for key in ("mrr", "hits_at_1", "hits_at_10")}
 

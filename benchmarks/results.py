@@ -6,6 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
+
+from plogicnet.graph import KnowledgeGraph, TripleSet, as_triples
+from plogicnet.mln import RuleScores
 from plogicnet.support.files import write_text
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -19,6 +23,12 @@ def current_commit() -> str:
         for command in commands
     )
     return commit + (" with changes" if changed else "")
+
+
+def no_rules(graph: KnowledgeGraph) -> RuleScores:
+    """Return the scores of no rules, for ranking with a neural model alone."""
+    n, nothing = len(graph.relations), TripleSet.of(as_triples([]), len(graph.entities))
+    return RuleScores(nothing, np.empty(0), np.zeros(n), np.zeros(n, dtype=bool), graph.observed)
 
 
 def save(name: str, results: dict[str, object]) -> Path:

@@ -1,9 +1,12 @@
 """The path model on small graphs and a CPU, over several seeds, compared with ComplEx, their mixture, and rules alone.
 
-A mixture is trained once per seed, and its parts are also evaluated alone. Rules are mined in the same run.
+A mixture is trained once per seed, and its parts are also evaluated alone. Rules are mined in the same run. ComplEx
+takes much less time than the path model. With `--longer`, only ComplEx is trained, with so many times its steps, for
+example the ratio of the seconds of both. The MRR on valid decides with which of the two to compare.
 
     python benchmarks/small_paths.py --data umls --out FILE      one data set, a row per model; seeds that FILE has are
                                                                  not trained again
+    python benchmarks/small_paths.py --data umls --longer 24 …   ComplEx in about the time of the path model
     python benchmarks/paths.py collect FILE ...                  add rows to docs/results/paths.json
 """
 
@@ -23,11 +26,16 @@ from plogicnet.evaluation.metrics import compute_metrics
 from plogicnet.evaluation.orders import CombinedOrder
 from plogicnet.evaluation.ranking import rank
 from plogicnet.graph import KnowledgeGraph, choose_hiding
+from plogicnet.mln import RuleScores
 from plogicnet.neural.mixture.model import MixtureModel
+from plogicnet.neural.protocol import Examples, NeuralModel
+from plogicnet.neural.registry import make_model
 from plogicnet.support.progress import Advance
 from plogicnet.training.hooks import Hooks
+from results import current_commit, no_rules
 
-FAMILY = "family"
+Row = dict[str, float]
+FAMILY, SEEDS = "family", [0, 1, 2, 3, 4]
 SYSTEMS = {"mixture": "neural", "rules": "rules", "mixture and rules": "plogicnet*"}
 """The key of a whole run's metrics, by row."""
 
@@ -51,66 +59,98 @@ class Seconds:
         self.by_part[part] = self.by_part.get(part, 0.0) + time.perf_counter() - started
         self.cpu_by_part[part] = self.cpu_by_part.get(part, 0.0) + time.process_time() - cpu_started
 
+    def training(self, model: str) -> Row:
+        """Return the seconds of the training of a model."""
+        part = f"training {model}"
+        return {"train_seconds": self.by_part[part], "train_cpu_seconds": self.cpu_by_part[part]}
+
 
 def graph_of(data: str, seed: int) -> KnowledgeGraph:
     """Return the graph of a data set. Each seed has its own split of the demo family."""
     return demo_family(seed) if data == FAMILY else open_graph(data)
 
 
-def measure(data: str, seed: int) -> dict[str, dict[str, float]]:
-    """Return MRR, Hits@10 and training seconds on test of each row, for one seed."""
-    graph = graph_of(data, seed)
-    config = Config().with_preset(f"best/{data}-mixture").with_values({"seed": seed, "device": "cpu"})
-    seconds, started = Seconds(), time.perf_counter()
+def alone(graph: KnowledgeGraph, model: NeuralModel, scores: RuleScores, constraint: dict[str, bool]) -> dict[str, Row]:
+    """Return the metrics of a model alone. `constraint` tells for each row whether to use the constraint."""
+    orders = {row: CombinedOrder(constraint=value) for row, value in constraint.items()}
+    valid, test = (rank(graph, split, model, scores, orders) for split in ("valid", "test"))
+    return {row: metrics_of(*(compute_metrics(ranks[row].realistic) for ranks in (valid, test))) for row in orders}
+
+
+def metrics_of(valid: Any, test: Any) -> Row:
+    """Return the metrics of a row."""
+    return {"mrr": test["mrr"], "hits_at_10": test["hits_at_10"], "valid_mrr": valid["mrr"]}
+
+
+def measure(graph: KnowledgeGraph, config: Config) -> dict[str, Row]:
+    """Return the metrics and the training seconds of each row, for one seed. CPU seconds are those of all threads."""
+    seconds, started, cpu_started = Seconds(), time.perf_counter(), time.process_time()
     model = PLogicNet(config).fit(graph, hooks=Hooks(progress=seconds))
-    whole = time.perf_counter() - started
+    whole, whole_cpu = time.perf_counter() - started, time.process_time() - cpu_started
     test: dict[str, Any] = dict(model.evaluate("test"))
-    metrics = {row: test[key] for row, key in SYSTEMS.items()}
+    valid = model.history[-1].valid
+    rows = {row: metrics_of(valid[key], test[key]) for row, key in SYSTEMS.items()}
+    rows["rules"]["train_seconds"] = sum(model.seconds[part] for part in ("mine", "ground", "m_step"))
+    rows["mixture"]["train_seconds"] = model.seconds["e_step"]
+    rows["mixture and rules"] |= {"train_seconds": whole, "train_cpu_seconds": whole_cpu}
     outcome = model.fitted.outcome
     mixture = outcome.neural
     if not isinstance(mixture, MixtureModel):
-        raise SystemExit(f"best/{data}-mixture is no mixture")
+        raise SystemExit("the preset is no mixture")
     scores = outcome.rule_model.scores(graph)
     for name, part in zip(mixture.names, mixture.parts, strict=True):
-        orders = {name: CombinedOrder(constraint=False), f"{name} with constraint": CombinedOrder()}
-        metrics |= {row: compute_metrics(r.realistic) for row, r in rank(graph, "test", part, scores, orders).items()}
-    trained = {name: seconds.by_part[f"training {name}"] for name in mixture.names}
-    cpu = {name: round(seconds.cpu_by_part[f"training {name}"], 1) for name in mixture.names}
-    trained |= {f"{name} with constraint": trained[name] for name in mixture.names}
-    rules = sum(model.seconds[part] for part in ("mine", "ground", "m_step"))
-    trained |= {"mixture": model.seconds["e_step"], "mixture and rules": whole, "rules": rules}
-    return {
-        row: {"mrr": m["mrr"], "hits_at_10": m["hits_at_10"], "train_seconds": round(trained[row], 1)}
-        | ({"train_cpu_seconds": cpu[row]} if row in cpu else {})
-        for row, m in metrics.items()
-    }
+        metrics = alone(graph, part, scores, {name: False, f"{name} with constraint": True})
+        rows |= {row: value | seconds.training(name) for row, value in metrics.items()}
+    return rows
+
+
+def measure_longer(graph: KnowledgeGraph, config: Config, times: int) -> dict[str, Row]:
+    """Return the row of ComplEx alone with more steps."""
+    part = next(part for part in config.model_configs if part.neural.model == "ComplEx")
+    model, seconds = make_model(graph, part.with_values({"neural.steps": times * int(part.neural.steps)})), Seconds()
+    model.fit(Examples.of(graph.train), config.seed, progress=seconds)
+    name = f"ComplEx, {times} times the steps"
+    return {name: alone(graph, model, no_rules(graph), {name: False})[name] | seconds.training("ComplEx")}
+
+
+def rounded(key: str, value: float) -> float:
+    """Return seconds with one digit, metrics with four."""
+    return round(value, 1 if "seconds" in key else 4)
 
 
 def main() -> None:
     """Train the seeds of one data set, and print and write the rows."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", required=True, help="umls, kinship, codex-s or family")
-    parser.add_argument("--seeds", default="0,1,2,3,4")
+    parser.add_argument("--seeds", type=lambda text: [int(part) for part in text.split(",")], default=SEEDS)
+    parser.add_argument("--longer", type=int, default=0, help="train ComplEx alone, with this many times its steps")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     out: Path | None = options.out
     rows: dict[str, dict[str, Any]] = {
         row["model"]: row for row in (json.loads(out.read_text()) if out and out.exists() else [])
     }
+    command = f"python benchmarks/small_paths.py --data {options.data}"
+    command += f" --longer {options.longer}" if options.longer else ""
     threads = torch.get_num_threads()
-    for seed in map(int, options.seeds.split(",")):
+    for seed in options.seeds:
         if any(seed in row["seeds"] for row in rows.values()):
             continue
-        for name, new in measure(options.data, seed).items():
+        graph = graph_of(options.data, seed)
+        config = Config().with_preset(f"best/{options.data}-mixture").with_values({"seed": seed, "device": "cpu"})
+        new_rows = measure_longer(graph, config, options.longer) if options.longer else measure(graph, config)
+        for name, values in new_rows.items():
+            new = {key: rounded(key, value) for key, value in values.items()}
             row = rows.setdefault(name, {"dataset": options.data, "model": name, "seeds": []})
             row["seeds"].append(seed)
             for key, value in new.items():
                 row.setdefault(key, []).append(value)
             row |= {
                 "preset": f"best/{options.data}-mixture",
-                "hide": choose_hiding(graph_of(options.data, seed)),
+                "hide": choose_hiding(graph),
                 "device": f"CPU, {threads} thread{'s' * (threads > 1)}",
-                "command": f"python benchmarks/small_paths.py --data {options.data}",
+                "command": command + (f" --seeds {','.join(map(str, row['seeds']))}" if row["seeds"] != SEEDS else ""),
+                "commit": current_commit(),
             }
             print(seed, name, new, file=sys.stderr, flush=True)
         if out:  # after each seed, so that a kill loses only one

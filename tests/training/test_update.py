@@ -12,6 +12,7 @@ from plogicnet.graph import KnowledgeGraph
 from plogicnet.inference.fitted import Prediction
 from plogicnet.runs.directory import snapshot_folder, snapshot_names
 from plogicnet.support.errors import InputError
+from plogicnet.training.em import q_of_hidden
 from plogicnet.training.hooks import Hooks
 from small import SMALL, small_graph
 from stopping import StoppedError, different, files_of, leftovers, overwrite, stop_at, tree_of, update_checksums
@@ -112,6 +113,20 @@ def test_vectors_of_new_entities_are_learned_and_others_stay(values: dict[str, o
     assert untrained.predict("kim", "child", "man0")[0].q is None
     assert untrained.update(NEW).last_update is not None
     assert untrained.predict("kim", "child", "man0")[0].q is not None
+
+
+def test_a_path_model_computes_q_of_new_hidden_triples_only(tmp_path: Path) -> None:
+    """A vector model computes q of all."""
+    for values in (PATHS, {}):
+        old = trained(tmp_path / str(len(values)), values).fitted.outcome
+        new = PLogicNet.load(tmp_path / str(len(values))).update(NEW, steps=0).fitted.outcome
+        before = {tuple(t): q for t, q in zip(old.rule_model.hidden.tolist(), old.hidden_q.tolist(), strict=True)}
+        now = q_of_hidden(new.neural, new.rule_model)
+        hidden = [tuple(t) for t in new.rule_model.hidden.tolist()]
+        assert set(hidden) & set(before)
+        assert set(hidden) - set(before)
+        expected = [before.get(t, q) if values else q for t, q in zip(hidden, now.tolist(), strict=True)]
+        np.testing.assert_allclose(new.hidden_q, expected, rtol=1e-6)
 
 
 def test_facts_of_valid_and_test_are_no_longer_questions(tmp_path: Path) -> None:

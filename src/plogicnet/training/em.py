@@ -180,11 +180,15 @@ def _seed(config: Config, state: Outcome) -> int:
 
 
 def q_of_hidden(neural: NeuralModel | None, model: RuleModel) -> FloatArray:
-    """Return q of each hidden triple: 0 without a neural model, NaN if the model cannot score an entity."""
-    hidden = model.hidden
+    """Return q of each hidden triple; see `q_of`."""
+    return q_of(neural, model.hidden)
+
+
+def q_of(neural: NeuralModel | None, triples: IntArray) -> FloatArray:
+    """Return q of each triple: 0 without a neural model, NaN if the model cannot score an entity."""
     if neural is None:
-        return np.zeros(len(hidden))
-    return np.asarray(torch.sigmoid(neural.score(hidden).double()).cpu().numpy())
+        return np.zeros(len(triples))
+    return np.asarray(torch.sigmoid(neural.score(triples).double()).cpu().numpy())
 
 
 def base_in(graph: KnowledgeGraph, config: Config, model: RuleModel) -> FloatArray:

@@ -5,12 +5,13 @@ from dataclasses import replace
 import numpy as np
 
 from plogicnet.config import Config
-from plogicnet.graph import HEAD, TAIL, IntArray, KnowledgeGraph
+from plogicnet.graph import HEAD, TAIL, FloatArray, IntArray, KnowledgeGraph, triple_keys
+from plogicnet.mln import RuleModel
 from plogicnet.neural.protocol import ExtensibleModel, NeuralModel
 from plogicnet.support.progress import Progress, displayed_until_end
 from plogicnet.systems.system import system_of
 from plogicnet.training.cost import memory_checked
-from plogicnet.training.em import q_of_hidden
+from plogicnet.training.em import q_of
 from plogicnet.training.hooks import Hooks
 from plogicnet.training.state import Outcome
 
@@ -40,11 +41,27 @@ def update(
     with hooks.clock("ground"), displayed_until_end(hooks.progress) as progress:
         model = state.rule_model.bind(graph, progress)
         model = model.counted_again()
-        hidden_q = q_of_hidden(neural, model)
+        hidden_q = _q_of_hidden(neural, model, state, len(graph.entities))
         rules = system_of(config).report(model, hidden_q, config)
     model = replace(model, rules=rules)
     accepted = model.hidden_p_w >= config.em.tau_triplet
     return replace(state, neural=neural, rule_model=model, hidden_q=hidden_q, accepted=accepted), trained_steps
+
+
+def _q_of_hidden(neural: NeuralModel | None, model: RuleModel, old: Outcome, n_entities: int) -> FloatArray:
+    """Return q of the hidden triples of the larger graph.
+
+    A path model needs message passing for each query, hours for all hidden triples of a large graph. So if the model is
+    not pairwise, triples that were hidden before keep their q.
+    """
+    hidden, q = model.hidden, np.full(len(model.hidden), np.nan)
+    if neural is not None and not neural.is_pairwise:
+        keys, old_keys = (triple_keys(triples, n_entities) for triples in (hidden, old.rule_model.hidden))
+        _, row, old_row = np.intersect1d(keys, old_keys, assume_unique=True, return_indices=True)
+        q[row] = old.hidden_q[old_row]
+    unknown = np.isnan(q)
+    q[unknown] = q_of(neural, hidden[unknown])
+    return q
 
 
 def _bind(

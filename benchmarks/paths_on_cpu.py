@@ -4,9 +4,12 @@
     python benchmarks/paths_on_cpu.py inductive [--data NAME]   entities without training facts, compared with rules
     python benchmarks/paths_on_cpu.py explain [--data NAME]     seconds per explanation, and the effect of removing the
                                                                 best path, compared with random facts near the triple
+    python benchmarks/paths_on_cpu.py update [--data NAME]      seconds of `update` with 100 facts, compared with a
+                                                                model created with all facts
     python benchmarks/paths_on_cpu.py growth                    seconds per query on random graphs of growing size
 
-Each part adds its rows to docs/results/paths-on-cpu.json, or to the file given with --out.
+Each part adds its rows to docs/results/paths-on-cpu.json, or to the file given with --out. CPU seconds are those of all
+threads. They do not grow if other programs use the machine.
 """
 
 import argparse
@@ -15,7 +18,9 @@ import resource
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +32,14 @@ from plogicnet.config import parse_assignments
 from plogicnet.evaluation.metrics import compute_metrics
 from plogicnet.evaluation.orders import CombinedOrder
 from plogicnet.evaluation.ranking import rank
-from plogicnet.graph import HEAD, RELATION, SPLITS, TAIL, IntArray, KnowledgeGraph, Vocabulary, as_triples
+from plogicnet.graph import HEAD, RELATION, SPLITS, TAIL, IntArray, KnowledgeGraph, Side, Vocabulary, as_triples
+from plogicnet.inference.facts import update_model
+from plogicnet.mln import build_rule_model
 from plogicnet.neural.paths.model import PathModel
 from plogicnet.neural.paths.settings import PathSettings
 from plogicnet.neural.protocol import Examples
 from plogicnet.support.files import write_text
+from plogicnet.training.hooks import Hooks
 from results import ROOT, current_commit, no_rules
 
 Row = dict[str, Any]
@@ -39,6 +47,12 @@ TEST_TRIPLES = 1_000
 """Larger test splits are sampled in `frontier`."""
 HELD_OUT_ENTITIES = 0.1
 """The share of entities without training facts in `inductive`."""
+FIRST_PREDICTIONS = 10
+"""`explain` takes test triples that are among this number of first answers."""
+KNOWN: dict[Side, int] = {"tail": HEAD, "head": TAIL}
+"""The column of the known entity of a query, by missing side."""
+NEW_FACTS, TEST_QUERIES = 100, 100
+"""Numbers of facts that join the graph in `update`, and of queries that are compared."""
 GROWTH = (10**4, 10**5, 10**6, 10**7)
 """Numbers of triples in `growth`."""
 
@@ -48,6 +62,18 @@ def settings_of(options: argparse.Namespace) -> Config:
     preset = Config().with_preset(options.preset) if options.preset else Config()
     values = {"neural.model": "Paths", "em.iterations": 1, "device": "cpu", "seed": options.seed}
     return preset.with_values(values).with_values(parse_assignments(options.set))
+
+
+class Stopwatch:
+    """A clock that starts when it is created."""
+
+    def __init__(self) -> None:
+        self.started, self.cpu_started = time.perf_counter(), time.process_time()
+
+    def seconds(self, name: str) -> Row:
+        """Return the wall and the CPU seconds so far."""
+        cpu = time.process_time() - self.cpu_started
+        return {f"{name}_seconds": round(time.perf_counter() - self.started, 1), f"{name}_cpu_seconds": round(cpu, 1)}
 
 
 def sample(triples: IntArray, size: int) -> IntArray:
@@ -63,26 +89,32 @@ def test_metrics(graph: KnowledgeGraph, model: PathModel) -> Row:
 
 
 def frontier(options: argparse.Namespace) -> Iterator[Row]:
-    """Train with each size of the frontier for the same number of steps; 0 is the exact model."""
+    """Train with each size of the frontier for the same number of steps; 0 is the exact model.
+
+    Each size has a process of its own, since a process only knows the peak of its memory since its start.
+    """
+    for size in options.frontiers:
+        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+            yield pool.submit(train_with_frontier, options, size).result()
+
+
+def train_with_frontier(options: argparse.Namespace, size: int) -> Row:
+    """Train with a frontier, and rank test."""
     whole = open_graph(options.data)
     graph = replace(whole, test=sample(whole.test, TEST_TRIPLES))
-    for size in options.frontiers:
-        config = settings_of(options).with_values({"neural.paths.frontier": size})
-        model = PathModel.of(whole, config)
-        started = time.perf_counter()
-        model.fit(Examples.of(whole.train), seed=options.seed)
-        trained = time.perf_counter()
-        metrics = test_metrics(graph, model)
-        seconds = time.perf_counter() - trained
-        yield {
-            "frontier": size,
-            "steps": model.settings.steps,
-            **metrics,
-            "train_seconds": round(trained - started, 1),
-            "test_triples": len(graph.test),
-            "test_seconds": round(seconds, 1),
-            "peak_rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
-        }
+    model = PathModel.of(whole, settings_of(options).with_values({"neural.paths.frontier": size}))
+    training = Stopwatch()
+    model.fit(Examples.of(whole.train), seed=options.seed)
+    trained, testing = training.seconds("train"), Stopwatch()
+    return {
+        "frontier": size,
+        "steps": model.settings.steps,
+        **test_metrics(graph, model),
+        **trained,
+        "test_triples": len(graph.test),
+        **testing.seconds("test"),
+        "peak_rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+    }
 
 
 def inductive(options: argparse.Namespace) -> Iterator[Row]:
@@ -106,9 +138,9 @@ def inductive(options: argparse.Namespace) -> Iterator[Row]:
     small = KnowledgeGraph.from_names(rest["train"], rest["valid"], name=f"{graph.name} without some entities")
     relations = set(small.relations.names)
     facts = [names for t in given if (names := graph.names(t))[1] in relations]
-    started = time.perf_counter()
+    fitting = Stopwatch()
     model = PLogicNet(settings_of(options)).fit(small)
-    seconds = time.perf_counter() - started
+    fitted = fitting.seconds("fit")
     larger = model.with_facts(facts).fitted
     wide = larger.graph
     known = set(wide.entities.names)
@@ -131,49 +163,108 @@ def inductive(options: argparse.Namespace) -> Iterator[Row]:
             "facts": len(facts),
             "queries": 2 * len(asked),
             **{key: metrics[key] for key in ("mrr", "hits_at_1", "hits_at_10")},
-            "fit_seconds": round(seconds, 1),
+            **fitted,
         }
 
 
 def explain(options: argparse.Namespace) -> Iterator[Row]:
     """Explain test triples with good ranks, then remove the best path, or random facts instead.
 
-    The random facts are as many as the path has, each with an entity of the triple.
+    The random facts are as many as the path has, each with an entity of the triple. A prediction without a path counts
+    as one whose score does not fall.
     """
     graph, config = open_graph(options.data), settings_of(options)
-    model = PathModel.of(graph, config)
+    model, training = PathModel.of(graph, config), Stopwatch()
     model.fit(Examples.of(graph.train), seed=options.seed)
-    rng, seconds = np.random.default_rng(0), []
+    trained = training.seconds("train")
+    rng, seconds, cpu_seconds = np.random.default_rng(0), [], []
     falls: list[tuple[float, float]] = []
     for triple in sample(graph.test, len(graph.test)):
-        scores = model.score_all(triple[[HEAD]], triple[[RELATION]], "tail")[0]
-        if int((scores > scores[triple[TAIL]]).sum()) > 10:  # not among the first predictions
-            continue
         if len(falls) == options.triples:
             break
-        started = time.perf_counter()
+        scores = model.score_all(triple[[HEAD]], triple[[RELATION]], "tail")[0]
+        if int((scores >= scores[triple[TAIL]]).sum()) > FIRST_PREDICTIONS:
+            continue
+        started, cpu_started = time.perf_counter(), time.process_time()
         paths = model.reasons(triple).paths
         seconds.append(time.perf_counter() - started)
-        if not paths:
-            continue
-        path, train = paths[0].triples, graph.train
-        is_path = (train[:, None] == path).all(-1).any(1)
-        near = np.flatnonzero(np.isin(train[:, [HEAD, TAIL]], triple[[HEAD, TAIL]]).any(1) & ~is_path)
-        is_random = np.isin(np.arange(len(train)), rng.permutation(near)[: len(path)])
-        before, after, random = (
-            float(model.bind(replace(graph, train=train[~removed])).score(triple[None, :])[0])
-            for removed in (np.zeros(len(train), dtype=bool), is_path, is_random)
-        )
-        falls.append((before - after, before - random))
+        cpu_seconds.append(time.process_time() - cpu_started)
+        falls.append(falls_of(graph, model, triple, paths[0].triples, rng) if paths else (0.0, 0.0))
     by_path, by_chance = np.array(falls).T
     yield {
+        "frontier": model.settings.frontier,
+        "steps": model.settings.steps,
+        **trained,
         "triples": len(falls),
-        "lower_without_best_path": float((by_path > 0).mean()),
-        "lower_without_random_facts": float((by_chance > 0).mean()),
+        "without_paths": int((by_path == 0).sum()),
+        "lower_without_best_path": round(float((by_path > 0).mean()), 3),
+        "lower_without_random_facts": round(float((by_chance > 0).mean()), 3),
+        "path_matters_more_than_random_facts": round(float((by_path > by_chance).mean()), 3),
         "median_fall_without_best_path": round(float(np.median(by_path)), 3),
         "median_fall_without_random_facts": round(float(np.median(by_chance)), 3),
         "seconds_median": round(float(np.median(seconds)), 3),
         "seconds_p95": round(float(np.quantile(seconds, 0.95)), 3),
+        "cpu_seconds_median": round(float(np.median(cpu_seconds)), 3),
+        "cpu_seconds_p95": round(float(np.quantile(cpu_seconds, 0.95)), 3),
+    }
+
+
+def falls_of(
+    graph: KnowledgeGraph, model: PathModel, triple: IntArray, path: IntArray, rng: np.random.Generator
+) -> tuple[float, float]:
+    """Return how much a score falls without the facts of a path, and without as many random facts near the triple."""
+    train = graph.train
+    is_path = (train[:, None] == path).all(-1).any(1)
+    near = np.flatnonzero(np.isin(train[:, [HEAD, TAIL]], triple[[HEAD, TAIL]]).any(1) & ~is_path)
+    is_random = np.isin(np.arange(len(train)), rng.permutation(near)[: len(path)])
+    before, after, random = (
+        float(model.bind(replace(graph, train=train[~removed])).score(triple[None, :])[0])
+        for removed in (np.zeros(len(train), dtype=bool), is_path, is_random)
+    )
+    return before - after, before - random
+
+
+def update(options: argparse.Namespace) -> Iterator[Row]:
+    """Add facts to a model of all others. Compare the result with a model that is created with all facts.
+
+    The rules learn their weights without the path model, and the path model is trained alone, since q of all hidden
+    triples would take hours. Its q of the triples that were hidden before is not used.
+    """
+    graph, config = open_graph(options.data), settings_of(options)
+    rng = np.random.default_rng(options.seed)
+    is_new = np.zeros(len(graph.train), dtype=bool)
+    is_new[rng.permutation(len(is_new))[:NEW_FACTS]] = True
+    small = replace(graph, train=graph.train[~is_new])
+    without = PLogicNet(config.with_values({"em.neural": False})).fit(small)
+    neural = PathModel.of(small, config)
+    neural.fit(Examples.of(small.train), seed=options.seed)
+    outcome = without.fitted.outcome
+    fitted = replace(without.fitted, outcome=replace(outcome, neural=neural))
+    updating = Stopwatch()
+    updated, change = update_model(fitted, config, [graph.names(t) for t in graph.train[is_new]], 0, Hooks())
+    seconds = updating.seconds("update")
+    fresh = PathModel.of(graph, config)
+    for name, value in neural.parameters.items():
+        fresh.parameters[name].copy_(value)
+    fresh.mean_log_count = neural.mean_log_count
+    found = updated.outcome.rule_model
+    expected = build_rule_model(graph, config, found.rules, found.constraints)
+    asked = sample(graph.test, TEST_QUERIES)
+    scores, fresh_scores = (
+        torch.stack([model.score_all(asked[:, known], asked[:, RELATION], side) for side, known in KNOWN.items()])
+        for model in (updated.outcome.neural, fresh)
+        if model is not None
+    )
+    yield {
+        "frontier": neural.settings.frontier,
+        "facts": change.facts,
+        "hidden": change.hidden,
+        "hidden_before": len(outcome.hidden_q),
+        **seconds,
+        "queries": 2 * len(asked),
+        "same_scores": torch.equal(scores, fresh_scores),
+        "same_hidden_triples": np.array_equal(found.hidden, expected.hidden),
+        "same_groundings": np.array_equal(found.network.groundings_per_rule, expected.network.groundings_per_rule),
     }
 
 
@@ -189,13 +280,15 @@ def growth(options: argparse.Namespace) -> Iterator[Row]:
         model = PathModel(graph, settings)
         for name, value in model._initial_parameters(torch.Generator().manual_seed(0)).items():
             model.parameters[name].copy_(value)
+        model.parameters["priority"][:, -1] = 1.0  # the untrained model would not prefer hubs, which cost most
         asked = sample(triples, 64)
         model.score_all(asked[:4, HEAD], asked[:4, RELATION], "tail")
-        times = []
+        times, cpu_times = [], []
         for h, r, _ in asked:
-            started = time.perf_counter()
+            started, cpu_started = time.perf_counter(), time.process_time()
             model.score_all(np.array([h]), np.array([r]), "tail")
             times.append(time.perf_counter() - started)
+            cpu_times.append(time.process_time() - cpu_started)
         yield {
             "triples": n_triples,
             "entities": n,
@@ -203,6 +296,8 @@ def growth(options: argparse.Namespace) -> Iterator[Row]:
             "frontier": settings.frontier,
             "query_ms_median": round(1e3 * float(np.median(times)), 1),
             "query_ms_p95": round(1e3 * float(np.quantile(times, 0.95)), 1),
+            "query_cpu_ms_median": round(1e3 * float(np.median(cpu_times)), 1),
+            "peak_rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
         }
 
 
@@ -210,6 +305,7 @@ PARTS: dict[str, Callable[[argparse.Namespace], Iterator[Row]]] = {
     "frontier": frontier,
     "inductive": inductive,
     "explain": explain,
+    "update": update,
     "growth": growth,
 }
 

@@ -269,7 +269,11 @@ def update(options: argparse.Namespace) -> Iterator[Row]:
 
 
 def growth(options: argparse.Namespace) -> Iterator[Row]:
-    """Time queries on random graphs with the same mean degree and hubs whose degree grows with the graph."""
+    """Time queries on random graphs with the same mean degree and hubs whose degree grows with the graph.
+
+    An untrained frontier takes any entity. One that prefers entities with many edges soon consists of the largest hubs,
+    which cost most.
+    """
     for n_triples in GROWTH:
         n, rng = n_triples // 5, np.random.default_rng(0)
         ends = np.minimum((n * rng.random((2, n_triples)) ** 2).astype(np.int64), n - 1)  # low numbers are hubs
@@ -280,25 +284,33 @@ def growth(options: argparse.Namespace) -> Iterator[Row]:
         model = PathModel(graph, settings)
         for name, value in model._initial_parameters(torch.Generator().manual_seed(0)).items():
             model.parameters[name].copy_(value)
-        model.parameters["priority"][:, -1] = 1.0  # the untrained model would not prefer hubs, which cost most
-        asked = sample(triples, 64)
-        model.score_all(asked[:4, HEAD], asked[:4, RELATION], "tail")
-        times, cpu_times = [], []
-        for h, r, _ in asked:
-            started, cpu_started = time.perf_counter(), time.process_time()
-            model.score_all(np.array([h]), np.array([r]), "tail")
-            times.append(time.perf_counter() - started)
-            cpu_times.append(time.process_time() - cpu_started)
-        yield {
-            "triples": n_triples,
-            "entities": n,
-            "max_degree": int(model.edges.degree.max()),
-            "frontier": settings.frontier,
-            "query_ms_median": round(1e3 * float(np.median(times)), 1),
-            "query_ms_p95": round(1e3 * float(np.quantile(times, 0.95)), 1),
-            "query_cpu_ms_median": round(1e3 * float(np.median(cpu_times)), 1),
-            "peak_rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
-        }
+        for prefers_hubs in (False, True):
+            model.parameters["priority"][:, -1] = float(prefers_hubs)
+            yield {
+                "triples": n_triples,
+                "entities": n,
+                "max_degree": int(model.edges.degree.max()),
+                "frontier": settings.frontier,
+                "prefers_hubs": prefers_hubs,
+                **query_times(model, sample(triples, 64)),
+                "peak_rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+            }
+
+
+def query_times(model: PathModel, asked: IntArray) -> Row:
+    """Return the milliseconds of queries, one by one."""
+    model.score_all(asked[:4, HEAD], asked[:4, RELATION], "tail")
+    times, cpu_times = [], []
+    for h, r, _ in asked:
+        started, cpu_started = time.perf_counter(), time.process_time()
+        model.score_all(np.array([h]), np.array([r]), "tail")
+        times.append(1e3 * (time.perf_counter() - started))
+        cpu_times.append(1e3 * (time.process_time() - cpu_started))
+    return {
+        "query_ms_median": round(float(np.median(times)), 1),
+        "query_ms_p95": round(float(np.quantile(times, 0.95)), 1),
+        "query_cpu_ms_median": round(float(np.median(cpu_times)), 1),
+    }
 
 
 PARTS: dict[str, Callable[[argparse.Namespace], Iterator[Row]]] = {
@@ -330,7 +342,7 @@ def main() -> None:
         new = origin | row | {"command": command, "commit": commit}
         print(json.dumps(new), flush=True)
         old = json.loads(options.out.read_text()) if options.out.exists() else []
-        same = ("command", "frontier", "model", "triples")
+        same = ("command", "frontier", "model", "triples", "prefers_hubs")
         kept = [entry for entry in old if any(entry.get(key) != new.get(key) for key in same)]
         write_text(options.out, json.dumps([*kept, new], indent=1) + "\n")
 

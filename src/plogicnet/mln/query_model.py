@@ -213,6 +213,12 @@ class QueryRuleModel(RuleModel):
         """Return the rules. Standard errors and numbers of groundings are unknown."""
         return self.rules
 
+    def with_weights(self, weights: FloatArray) -> "QueryRuleModel":
+        """Return the model with other weights. The index of the rules does not depend on them, so it is kept."""
+        model = replace(self, rules=self.rules.with_weights(weights))
+        model.__dict__.update(adjacency=self.adjacency, index=self.index)
+        return model
+
     def _excluded(self, queries: Queries) -> tuple[IntArray, IntArray]:
         """Return the entities that are no candidates: known answers, and the known entity if r(x, x) is excluded."""
         known_answers = self.graph.observed_answers
@@ -275,7 +281,7 @@ def learn_from_queries(model: QueryRuleModel, settings: Config, seed: int) -> Qu
     First, the weights of formulas that all relations share are learned from some triples. Then each relation learns the
     weights of its rules and formulas. The latter are pulled to the shared weights.
     """
-    model = replace(model, rules=model.rules.with_weights(_given_weights(model.rules)))
+    model = model.with_weights(np.nan_to_num(model.rules.given))
     columns, train = formula_columns(model.query.formulas), model.graph.train
     sample = np.random.default_rng([seed, 13]).permutation(len(train))[: model.query.triples]
     shared = _shared_weights(model, train[sample[:PRIOR_TRIPLES]], columns, settings.threads)
@@ -303,12 +309,7 @@ def learn_from_queries(model: QueryRuleModel, settings: Config, seed: int) -> Qu
     for i, rule in enumerate(model.rules.rules[n_plain:], n_plain):
         column = FORMULAS.index(rule.body[0].relation[1:])
         rule_weights[i] = formulas[model.graph.relations.id(rule.head.relation), column]
-    return replace(model, rules=model.rules.with_weights(rule_weights))
-
-
-def _given_weights(rules: RuleTable) -> FloatArray:
-    """Return the given weights, and 0 for rules without one."""
-    return np.nan_to_num(rules.given)
+    return model.with_weights(rule_weights)
 
 
 def _shared_weights(model: QueryRuleModel, triples: IntArray, columns: IntArray, threads: int) -> FloatArray:

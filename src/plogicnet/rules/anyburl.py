@@ -23,7 +23,7 @@ from plogicnet.rules.foreign import (
 from plogicnet.rules.rule import Atom, Constant, Rule, Term, Variable
 from plogicnet.support.errors import quote_name
 
-_LINE = re.compile(r'\d+\t\d+\t[^\t]*\t|[^"#]*\([^"]*\) <=(?: |$)')
+_NUMBERS, _HYPOTHESIS_END = re.compile(r"\d+\t\d+\t[^\t]*\t"), re.compile(r"\) <=(?: |$)")
 _ARROW, _SEPARATOR = " <= ", ", "
 _SAME = "me_myself_i"
 """AnyBURL's argument that stands for the other argument of the same atom."""
@@ -43,7 +43,14 @@ def is_anyburl(line: str) -> bool:
         >>> is_anyburl("20\t10\t0.5\tknows(X,Y) <= knows(Y,X)"), is_anyburl("knows(X, Y) => knows(Y, X)")
         (True, False)
     """
-    return _LINE.match(line) is not None
+    if _NUMBERS.match(line):
+        return True
+    # one expression for the hypothesis would take quadratic time on a line of parentheses
+    start = line.find("(")
+    end = _HYPOTHESIS_END.search(line, start + 1)
+    if start < 0 or end is None:
+        return False
+    return not set('"#') & set(line[:start]) and '"' not in line[start : end.start()]
 
 
 def read_anyburl(text: str, graph: KnowledgeGraph, file: str) -> Iterator[ForeignRule | LeftOut]:

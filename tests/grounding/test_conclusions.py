@@ -13,10 +13,11 @@ from plogicnet.config import Config
 from plogicnet.graph import KnowledgeGraph
 from plogicnet.grounding.engine import Resources
 from plogicnet.grounding.native.adjacency import Adjacency
-from plogicnet.grounding.native.conclusions import FORMULAS, TOP, Conclusions, Queries, conclude, scale
+from plogicnet.grounding.native.conclusions import TOP, Conclusions, Queries, conclude, scale
 from plogicnet.grounding.native.engine import NATIVE
 from plogicnet.grounding.native.rule_index import SMOOTHING, RuleIndex
 from plogicnet.rules import Rule, RuleTable, Variable
+from plogicnet.rules.rule import FORMULAS
 from reference import Triple, as_set, graphs, numbered_graph
 
 RULES = (

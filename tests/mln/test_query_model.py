@@ -9,6 +9,7 @@ import pytest
 from plogicnet import Config, PLogicNet, demo_family
 from plogicnet.graph import SIDES, Side
 from plogicnet.mln import QueryRuleModel
+from plogicnet.rules import write_foreign
 from plogicnet.support.errors import InputError
 
 SETTINGS: dict[str, Any] = {
@@ -87,8 +88,15 @@ def test_a_saved_model_predicts_the_same_and_a_refit_learns_the_same(model: PLog
     assert loaded.explain("olga_stein", "daughter", "erik_peters") == model.explain(
         "olga_stein", "daughter", "erik_peters"
     )
-    again = PLogicNet.load(tmp_path / "run").refit()
-    assert np.array_equal(again.rules.weight, model.rules.weight, equal_nan=True)
+    model.rules.write(tmp_path / "rules.tsv")  # with formulas, which are learned again
+    for rules in (None, tmp_path / "rules.tsv"):
+        again = PLogicNet.load(tmp_path / "run").refit(rules)
+        weights = dict(zip(map(str, again.rules.rules), again.rules.weight.tolist(), strict=True))
+        expected = dict(zip(map(str, model.rules.rules), model.rules.weight.tolist(), strict=True))
+        assert weights.keys() == expected.keys()
+        assert all(abs(weights[rule] - w) < 1e-3 for rule, w in expected.items() if not np.isnan(w))
+    write_foreign(model.rules, tmp_path / "rules.txt", "anyburl")
+    assert "$" not in (tmp_path / "rules.txt").read_text()
 
 
 def test_facts_can_be_added(model: PLogicNet) -> None:
@@ -104,6 +112,25 @@ def test_the_neural_model_learns_from_accepted_hidden_triples() -> None:
     first, second = model.history
     assert first.hidden > first.accepted > 0
     assert second.lambda_ >= 0
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"mln.blanket": "full"}, r"mln\.blanket=full cannot be used with mln\.objective=query"),
+        ({"rules.counting": "paths", "rules.constants": False}, r"counting"),
+        ({"system": "BLP"}, r"has its own objective"),
+    ],
+)
+def test_settings_that_it_cannot_respect_are_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        PLogicNet(Config().with_values(SETTINGS | settings)).fit(demo_family())
+
+
+def test_without_rules_nothing_is_concluded() -> None:
+    model = PLogicNet(Config().with_values(SETTINGS | {"rules.mine": False})).fit(demo_family())
+    assert len(model.rules) == 0
+    assert model.fitted.rules.is_empty
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,8 @@ from types import MappingProxyType
 import numpy as np
 
 from plogicnet.graph import FloatArray, IntArray, Vocabulary
-from plogicnet.grounding.native.conclusions import FORMULAS
 from plogicnet.rules import Atom, Rule, RuleTable, Variable
-from plogicnet.rules.rule import FORMULA_PREFIX
+from plogicnet.rules.rule import FORMULA_PREFIX, FORMULAS
 
 ALWAYS = "reached"
 """The formula that is true for every triple that a rule concludes. Its weight makes log-odds of the scores."""

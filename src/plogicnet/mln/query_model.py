@@ -5,6 +5,7 @@ triple itself is hidden from its query. If the answer is not among the candidate
 teach that candidates with little support are true.
 """
 
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -29,7 +30,7 @@ from plogicnet.graph import (
 )
 from plogicnet.grounding.groundings import InMemoryGroundNetwork
 from plogicnet.grounding.native.adjacency import Adjacency
-from plogicnet.grounding.native.conclusions import FORMULAS, Conclusions, Queries, conclude
+from plogicnet.grounding.native.conclusions import Conclusions, Queries, conclude
 from plogicnet.grounding.native.rule_index import RuleIndex
 from plogicnet.grounding.rulebook import count_again
 from plogicnet.mln.formulas import ALWAYS, formula_columns, formula_rules, formula_weights
@@ -37,11 +38,15 @@ from plogicnet.mln.query_scores import QueryScores, Weights
 from plogicnet.mln.rule_model import Reason, RuleModel, build_rule_model
 from plogicnet.mln.softmax import QueryExamples, SoftmaxObjective, log_odds, maximise_softmax
 from plogicnet.rules import RuleTable
+from plogicnet.rules.rule import FORMULAS
 from plogicnet.support.errors import InputError
+from plogicnet.support.memory import require_bytes
 from plogicnet.support.progress import Progress, no_progress
 
 PRIOR_TRIPLES = 2_000
 """The number of training triples from which the weights of formulas that all relations share are learned."""
+ENTITY_BYTES = 200
+"""The memory per entity and thread of `conclude`."""
 PRIOR_L2 = 1.0
 """The penalty of these weights, and of the distance of a relation's weights from them."""
 
@@ -79,6 +84,11 @@ class QueryRuleModel(RuleModel):
     def index(self) -> RuleIndex:
         """The rules, arranged for queries."""
         return RuleIndex.of(self.graph, self.plain_rules, self.mining, self.adjacency)
+
+    @cached_property
+    def hide_pair(self) -> bool:
+        """Whether all facts between the two entities of a training query are hidden."""
+        return (choose_hiding(self.graph) if self.query.hide == "auto" else self.query.hide) == "pair"
 
     @cached_property
     def weights(self) -> Weights:
@@ -152,7 +162,10 @@ class QueryRuleModel(RuleModel):
         return "saturating"
 
     def require_memory(self) -> None:
-        """Do nothing: conclusions are found in small parts."""
+        """Raise InputError if the memory limit is too low for the arrays with which each thread finds conclusions."""
+        n_threads = self.assignment.grounder.resources.threads or os.cpu_count() or 1
+        needed = ENTITY_BYTES * len(self.graph.entities) * n_threads
+        require_bytes(needed, f"conclusions about {len(self.graph.entities):,} entities", "use fewer --threads")
 
     def likelihood(self, hidden_q: FloatArray) -> dict[str, float]:  # noqa: ARG002
         """Return nothing: the pseudolikelihood is not the objective."""
@@ -214,9 +227,17 @@ class QueryRuleModel(RuleModel):
         return self.rules
 
     def with_weights(self, weights: FloatArray) -> "QueryRuleModel":
-        """Return the model with other weights. The index of the rules does not depend on them, so it is kept."""
-        model = replace(self, rules=self.rules.with_weights(weights))
-        model.__dict__.update(adjacency=self.adjacency, index=self.index)
+        """Return the model with other weights."""
+        return self._keeping_index(replace(self, rules=self.rules.with_weights(weights)))
+
+    def with_base(self, base: FloatArray) -> "QueryRuleModel":
+        """Return the model with other base log-odds."""
+        return self._keeping_index(replace(self, assignment=replace(self.assignment, base=base)))
+
+    def _keeping_index(self, model: "QueryRuleModel") -> "QueryRuleModel":
+        """Return a model of the same graph and rules with what is already computed."""
+        same = ("adjacency", "index", "hidden", "hide_pair")
+        model.__dict__.update({name: self.__dict__[name] for name in same if name in self.__dict__})
         return model
 
     def _excluded(self, queries: Queries) -> tuple[IntArray, IntArray]:
@@ -243,14 +264,13 @@ class QueryRuleModel(RuleModel):
         """
         known, asked = np.concatenate(triples[:, [HEAD, TAIL]].T), np.concatenate(triples[:, [TAIL, HEAD]].T)
         queries = Queries(known, np.tile(triples[:, RELATION], 2), np.repeat([0, 1], len(triples)), asked)
-        hide = choose_hiding(self.graph) if self.query.hide == "auto" else self.query.hide
         parts = conclude(
             self.adjacency,
             self.index,
             queries,
             self.query.candidates,
             self._excluded(queries),
-            hide == "pair",
+            self.hide_pair,
             threads,
         )
         return _collect(parts, queries, columns, self.index)
@@ -259,20 +279,36 @@ class QueryRuleModel(RuleModel):
 def query_rule_model(
     graph: KnowledgeGraph, settings: Config, rules: RuleTable, constraints: RuleTable, progress: Progress = no_progress
 ) -> QueryRuleModel:
-    """Return the model of rules. Formulas are added unless the rules contain them."""
+    """Return the model of rules. Formulas are added, with their weights if the rules contain them."""
+    _require_supported(settings)
     is_formula = np.array([rule.is_formula for rule in rules.rules], dtype=bool)
-    formulas = rules.take(is_formula)
-    if not len(formulas):
-        formulas = formula_rules(graph.relations.names, settings.mln.query.formulas)
-    plain = rules.take(~is_formula)
+    learned, plain = rules.take(is_formula), rules.take(~is_formula)
     if plain.negative.any():
         rule = plain.rules[int(np.argmax(plain.negative))]
         raise InputError(
             f"{rule}: with mln.objective=query, negative evidence consists of the formulas `other` and `linked` of"
             " mln.query.formulas. Remove the rule, and set rules.negative=[]."
         )
+    # without rules there are no candidates, to which formulas could apply
+    formulas = formula_rules(graph.relations.names if len(plain) else (), settings.mln.query.formulas)
+    row_of = learned.row_of
+    formulas = formulas.with_weights(
+        np.array([learned.weight[row_of[rule]] if rule in row_of else np.nan for rule in formulas.rules])
+    )
     model = build_rule_model(graph, settings, plain, constraints, progress=progress)
     return QueryRuleModel(plain.concat(formulas), constraints, model.assignment, settings.rules, settings.mln.query)
+
+
+def _require_supported(settings: Config) -> None:
+    """Raise InputError for settings that the objective cannot respect."""
+    mln = settings.mln
+    for is_set, setting in (
+        (mln.blanket != "hypothesis", f"mln.blanket={mln.blanket}"),
+        (bool(mln.hidden_premises), f"mln.hidden_premises={mln.hidden_premises}"),
+        (settings.rules.counting != "distinct", f"rules.counting={settings.rules.counting}"),
+    ):
+        if is_set:
+            raise InputError(f"{setting} cannot be used with mln.objective=query. Change one of them.")
 
 
 def learn_from_queries(model: QueryRuleModel, settings: Config, seed: int) -> QueryRuleModel:
@@ -328,17 +364,12 @@ def _shared_weights(model: QueryRuleModel, triples: IntArray, columns: IntArray,
 def _learn(
     model: QueryRuleModel, examples: QueryExamples, groups: IntArray, shared: FloatArray, l2: float
 ) -> FloatArray:
-    """Return the weights of formulas and groups of one relation. The weight of a group with a fixed rule is fixed."""
-    first = _first_rules(model)[groups]
+    """Return the weights of formulas and groups of one relation. Given weights are the prior, or fixed."""
+    first = np.unique(model.index.arrays.group, return_index=True)[1][groups]
     prior = np.concatenate([shared, model.rules.weight[first]])
     penalty = np.concatenate([np.full(len(shared), PRIOR_L2), np.full(len(groups), l2)])
     is_fixed = np.concatenate([np.zeros(len(shared), dtype=bool), model.rules.fixed[first]])
     return maximise_softmax(SoftmaxObjective(examples, prior, penalty, is_fixed))
-
-
-def _first_rules(model: QueryRuleModel) -> IntArray:
-    """Return the first rule of each group."""
-    return np.unique(model.index.arrays.group, return_index=True)[1]
 
 
 def _spread(model: QueryRuleModel, groups: IntArray, weights: FloatArray, old: FloatArray) -> FloatArray:

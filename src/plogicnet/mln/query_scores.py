@@ -12,6 +12,9 @@ from plogicnet.grounding.native.rule_index import RuleIndex
 from plogicnet.mln.scores import RuleScores
 from plogicnet.support.compiling import compiled
 
+_NOTHING = np.empty(0, np.int64)
+MAX_QUERIES = 1 << 10
+"""The number of queries whose candidates are kept at a time."""
 RESOLUTION = 2.0**30
 """Log-odds are multiples of 1 / RESOLUTION. The order of a sum then does not decide ties."""
 
@@ -36,16 +39,14 @@ class Weights:
 
     def evidence(self, queries: Queries) -> "Evidence":
         """Return the candidates of queries with their evidence, the log-odds without the base rate."""
-        parts = list(conclude(self.adjacency, self.index, queries, threads=self.threads))
-        starts = np.cumsum([0, *(len(part.begin) - 1 for part in parts)])
-        query = [start + part.query for start, part in zip(starts, parts, strict=False)]
-        values = [self.of_candidates(part, queries.relation[q]) for part, q in zip(parts, query, strict=True)]
-        empty = np.empty(0, np.int64)
-        return Evidence(
-            np.concatenate([empty, *query]),
-            np.concatenate([empty, *(part.entity for part in parts)]),
-            np.concatenate([np.empty(0), *values]),
-        )
+        columns: list[tuple[IntArray, IntArray, FloatArray]] = [(_NOTHING, _NOTHING, np.empty(0))]
+        start = 0
+        for part in conclude(self.adjacency, self.index, queries, threads=self.threads):
+            query = start + part.query
+            columns.append((query, part.entity, self.of_candidates(part, queries.relation[query])))
+            start += len(part.begin) - 1
+        query, entity, value = (np.concatenate(column) for column in zip(*columns, strict=True))
+        return Evidence(query, entity, value)
 
     def of_candidates(self, part: Conclusions, relation: IntArray) -> FloatArray:
         """Return the evidence of candidates, of which `relation` is the relation of each."""
@@ -105,7 +106,7 @@ class QueryScores(RuleScores):
 
     def _queries_of(self, triples: IntArray, is_known: BoolArray) -> Iterator[tuple[IntArray, int, Evidence, IntArray]]:
         """Yield triples with queries that score them: rows, direction, evidence, and each row's query."""
-        if self.last and not is_known.any():
+        if self.last and len(self.last[0][1]) and not is_known.any():
             direction, known_keys, evidence = self.last[0]
             keys = self._keys(triples[:, HEAD if direction == 0 else TAIL], triples[:, RELATION])
             order = np.argsort(known_keys, kind="stable")
@@ -125,7 +126,15 @@ class QueryScores(RuleScores):
             distinct = np.stack([triples[rows, column], triples[rows, RELATION], answer], axis=1)
             (known, relation, answer), query = _distinct_rows(distinct)
             queries = Queries(known, relation, np.full(len(known), direction), answer)
-            yield rows, direction, self.weights.evidence(queries), query
+            for start in range(0, len(queries), MAX_QUERIES):
+                stop = start + MAX_QUERIES
+                asked = np.flatnonzero((query >= start) & (query < stop))
+                yield (
+                    rows[asked],
+                    direction,
+                    self.weights.evidence(queries.take(slice(start, stop))),
+                    query[asked] - start,
+                )
 
     def _keys(self, known: IntArray, relations: IntArray) -> IntArray:
         return relations * self.reached.entities + known

@@ -155,7 +155,7 @@ def format_amie(rule: Rule, support: int, hits: int) -> str:
         >>> format_amie(parse_rule("husband(X, Y) => wife(Y, X)"), 4, 3)
         '?b  husband  ?a   => ?a  wife  ?b\tNaN\t0.75\tNaN\t3\t4\tNaN\t?a'
     """
-    if rule.negated:
+    if rule.negated or rule.is_formula:
         raise NotExpressibleError(f"with the pattern {rule.pattern}")
     relations, entities = names_of(rule)
     for name in relations | entities:

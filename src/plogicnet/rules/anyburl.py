@@ -222,7 +222,7 @@ def format_anyburl(rule: Rule, support: int, hits: int) -> str:
         >>> format_anyburl(parse_rule("husband(X, Y) => wife(Y, X)"), 4, 3)
         '4\t3\t0.75\twife(X,Y) <= husband(Y,X)'
     """
-    if rule.negated:
+    if rule.negated or rule.is_formula:
         raise NotExpressibleError(f"with the pattern {rule.pattern}")
     _check_names(rule)
     ends = (rule.head.head, rule.head.tail)

@@ -14,7 +14,23 @@ MINED_PATTERNS = tuple(shape.name for shape in CHAIN_SHAPES)
 PATTERNS = (*MINED_PATTERNS, "irreflexive", "chain", "constant", "general", "formula", *NEGATIVE_PATTERNS)
 """All values of `Rule.pattern`, the mined patterns first."""
 FORMULA_PREFIX = "$"
-"""The first character of the built-in predicates that formulas have as premises, such as `$best_rule(X, Y)`."""
+FORMULAS = (
+    "reached",
+    "best_rule",
+    "second_rule",
+    "noisy_or",
+    "best_chain",
+    "best_tail_constant",
+    "best_head_constant",
+    "tail_in_relation",
+    "tail_facts",
+    "head_in_relation",
+    "head_facts",
+    "other_head",
+    "other_tail",
+    "linked",
+)
+"""The names of formulas, which are rules with a built-in predicate such as `$best_rule(X, Y)` as their premise."""
 Evidence = Literal["other tail", "other head", "same pair", "swapped pair"]
 """What contradicts r(X, Y) in a rule with a negated hypothesis: r(X, Z), r(Z, Y), s(X, Y) or s(Y, X)."""
 
@@ -261,7 +277,9 @@ class Rule:
     @property
     def is_formula(self) -> bool:
         """Whether the premise is a built-in predicate; see `plogicnet.mln.formulas`."""
-        return len(self.body) == 1 and self.body[0].relation.startswith(FORMULA_PREFIX)
+        if len(self.body) != 1 or not self.body[0].relation.startswith(FORMULA_PREFIX):
+            return False
+        return self.body[0].relation.removeprefix(FORMULA_PREFIX) in FORMULAS
 
     @property
     def _has_constant_hypothesis(self) -> bool:

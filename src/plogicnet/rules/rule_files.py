@@ -183,9 +183,14 @@ def _validate_statements(statements: list[Statement], file: str) -> list[Stateme
 
 
 def _statements_from_table(table: RuleTable, graph: KnowledgeGraph, file: str, lines: list[int]) -> list[Statement]:
-    """Return the rules of a table with their given weights. Learned weights are ignored. `lines` are line numbers."""
+    """Return the rules of a table with their given weights. Learned weights are ignored. `lines` are line numbers.
+
+    Formulas are left out: training adds them.
+    """
     statements = []
     for row, (rule, line, counts) in enumerate(zip(table.rules, lines, table.file_counts, strict=True)):
+        if rule.is_formula:
+            continue
         for atom in (*rule.body, rule.head):
             try:
                 graph.relations.id(atom.relation)

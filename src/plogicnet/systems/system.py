@@ -135,6 +135,10 @@ class RuleBasedSystem(System):
         """Require rules, and groundings with observed premises only."""
         observed_only = config.mln.blanket == "hypothesis" and not config.mln.hidden_premises
         yield not config.em.rules, "needs rules: set em.rules=true"
+        yield (
+            config.mln.objective != "pseudolikelihood",
+            "has its own objective: set mln.objective=pseudolikelihood",
+        )
         yield bool(config.rules.negative), "has no negative evidence: set rules.negative=[]"
         yield not observed_only, "uses only observed premises: set mln.blanket=hypothesis and mln.hidden_premises=false"
 

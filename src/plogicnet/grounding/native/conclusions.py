@@ -18,32 +18,18 @@ from numpy.typing import NDArray
 from plogicnet.graph import FloatArray, IntArray
 from plogicnet.grounding.native.adjacency import Adjacency, edges_of, lower_bound
 from plogicnet.grounding.native.rule_index import CHAIN, HEAD_CONSTANT, TAIL_CONSTANT, RuleIndex
+from plogicnet.rules.rule import FORMULAS
 from plogicnet.support.compiling import compiled
 from plogicnet.support.threads import map_in_threads
 
 Float32 = NDArray[np.float32]
 TOP = 5
 """The number of best confidences in the noisy-or."""
-FORMULAS = (
-    "reached",
-    "best_rule",
-    "second_rule",
-    "noisy_or",
-    "best_chain",
-    "best_tail_constant",
-    "best_head_constant",
-    "tail_in_relation",
-    "tail_facts",
-    "head_in_relation",
-    "head_facts",
-    "other_head",
-    "other_tail",
-    "linked",
-)
-"""The formulas, in the order of the columns of `Conclusions.values`; `plogicnet.mln.formulas` describes them."""
 N_FORMULAS = len(FORMULAS)
 CHUNK_QUERIES = 64
 """The number of queries that a thread processes at a time."""
+MAX_AHEAD = 64
+"""The largest number of parts of CHUNK_QUERIES queries that are computed before they are used."""
 SMALLEST = 0.002
 """The confidence below which differences matter little."""
 FULL_SCALE = math.log1p(1 / SMALLEST)
@@ -151,7 +137,10 @@ def conclude(
         )  # fmt: skip
         return Conclusions(*columns)
 
-    return map_in_threads(work, range(0, len(queries), CHUNK_QUERIES), threads)
+    # threads compute ahead, so that only so many results are in memory at a time
+    starts = range(0, len(queries), CHUNK_QUERIES)
+    for first in range(0, len(starts), MAX_AHEAD):
+        yield from map_in_threads(work, starts[first : first + MAX_AHEAD], threads)
 
 
 class Query(NamedTuple):
@@ -553,7 +542,8 @@ def _fill_values(edges, n_relations, query, candidate, top, values):  # type: ig
     own = 0 if is_answer else _count_between(edges, head, tail, relation, query)
     values[11] = 1.0 if same_tail > own else 0.0
     values[12] = 1.0 if same_head > own else 0.0
-    values[13] = 1.0 if _count_between(edges, head, tail, -1, query) > own else 0.0
+    own_edges = 2 * own if head == tail else own  # a self-loop has two edges
+    values[13] = 1.0 if _count_between(edges, head, tail, -1, query) > own_edges else 0.0
 
 
 @compiled()

@@ -98,7 +98,9 @@ class RuleIndex:
         by_premise = np.argsort(premise_key, kind="stable")
         constant_key = step * n + constant
         group = np.arange(len(table))
-        group[constants] = len(table) + 2 * (step * n_steps + premise_step) + (premise_constant == ANY)
+        shared = len(table) + 2 * (step * n_steps + premise_step) + (premise_constant == ANY)
+        # a rule with a given weight shares it with no other
+        group[constants] = np.where(np.isnan(table.given[constants]), shared, constants)
         by_constant = np.lexsort((group[constants], constant_key))
         groups, group = np.unique(group, return_inverse=True)
         kind = np.full(len(table), CHAIN)
@@ -132,7 +134,10 @@ def _confidences(table: RuleTable, settings: config.Rules) -> tuple[FloatArray, 
     patterns = table.patterns
     thresholds = {pattern: float(getattr(settings.min_precision, pattern, 0.0)) for pattern in set(patterns)}
     threshold = np.array([thresholds[pattern] for pattern in patterns])
-    was_mined = (hits - 1 >= settings.min_hits) & ((hits - 1) / np.maximum(support, 1) >= threshold)
+    min_hits = np.array([settings.min_hits if pattern in ("chain", "constant") else 1 for pattern in patterns])
+    was_mined = (hits - 1 >= min_hits) & ((hits - 1) / np.maximum(support, 1) >= threshold)
+    # thresholds do not apply to rules that are below them anyway: they were written, not mined
+    was_mined |= (hits < min_hits) | (hits / np.maximum(support, 1) < threshold)
     return hits / (support + SMOOTHING), np.where(was_mined, (hits - 1) / (support + SMOOTHING), 0.0)
 
 

@@ -112,11 +112,12 @@ def _rules(explanation: Explanation, relation: str, labels: Mapping[str, str], m
 
 def _rule(entry: Contribution, aggregate: str, labels: Mapping[str, str]) -> Outline:
     """Return a rule's contribution and its premises."""
-    counts = f", {entry.groundings:,} groundings" if entry.groundings != 1 else ""
+    counts = f", {entry.groundings:,} groundings" if entry.groundings > 1 else ""
     if entry.negative:
         counts = f", {pluralize(entry.groundings, 'fact')} against the triple"
     elif aggregate == "saturating" and entry.value != 1:
-        counts = f" × {entry.value:.2f}{counts or ', 1 grounding'}"
+        has_groundings = entry.groundings or entry.broken  # a formula can have none
+        counts = f" × {entry.value:.2f}" + (counts or ", 1 grounding" if has_groundings else "")
     if entry.broken:
         counts += f", minus {pluralize(entry.broken, 'grounding')} that would be violated if the triple were true"
     line = f"{entry.contribution:+.2f}  {_rule_text(entry.rule, labels)}  (weight {entry.weight:.2f}{counts})"

@@ -63,7 +63,9 @@ def examine_run(name: str, fitted: FittedModel, config: Config, metrics: Mapping
     split = "test" if len(fitted.graph.test) else "valid"
     results = SplitMetrics.from_json(metrics[split]) if split in metrics else None
     labels = sample(fitted.graph, split, filter_splits(split), config.seed, fitted.outcome.neural)
-    rules, neural, system = fitted.outcome.rule_model.rules, fitted.outcome.neural, system_of(config)
+    neural, system = fitted.outcome.neural, system_of(config)
+    rules = fitted.outcome.rule_model.rules
+    rules = rules.take(~rules.formulas)  # their weights say nothing about single rules
     findings = (
         *overlaps(fitted.graph),
         *_held_out(fitted.graph, split),

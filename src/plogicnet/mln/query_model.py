@@ -38,7 +38,7 @@ from plogicnet.mln.query_scores import QueryScores, Weights
 from plogicnet.mln.rule_model import Reason, RuleModel, build_rule_model
 from plogicnet.mln.softmax import QueryExamples, SoftmaxObjective, log_odds, maximise_softmax
 from plogicnet.rules import RuleTable
-from plogicnet.rules.rule import FORMULAS
+from plogicnet.rules.rule import FORMULA_PREFIX, FORMULAS
 from plogicnet.support.errors import InputError
 from plogicnet.support.memory import require_bytes
 from plogicnet.support.progress import Progress, no_progress
@@ -172,7 +172,10 @@ class QueryRuleModel(RuleModel):
         return {}
 
     def reasons(self, triple: IntArray, max_groundings: int | None = None) -> list[Reason]:
-        """Return the contributions of rules and formulas to a triple's log-odds. Those without weight are left out."""
+        """Return the contributions of rules and formulas to a triple's log-odds. Those without weight are left out.
+
+        The premises of a formula about confidence are those of the rule on which it rests.
+        """
         is_known = bool(self.graph.observed.contains(triple[None, :])[0])
         head, relation, tail = triple.tolist()
         query = Queries(*(np.array([x]) for x in (head, relation, 0, tail)))
@@ -183,28 +186,43 @@ class QueryRuleModel(RuleModel):
             return []
         rows = slice(int(part.rule_begin[position]), int(part.rule_begin[position + 1]))
         rules, values = part.rule[rows], part.rule_value[rows].astype(np.float64)
-        with_weight = self.weights.rule[rules] != 0
-        rules, values = rules[with_weight], values[with_weight]
         grounder = replace(
             self.assignment.grounder, rules=tuple(self.plain_rules.rules[i] for i in rules.tolist()), engine="auto"
         )
-        premises = grounder.groundings_of_triple(triple) if len(rules) else {}
-        reasons = [
-            Reason(rule, value, len(premises[i]), 0, [p[p[:, 0] >= 0] for p in premises[i][:max_groundings]])
-            for i, (rule, value) in enumerate(zip(rules.tolist(), values.tolist(), strict=True))
+        found = grounder.groundings_of_triple(triple)
+        nothing = triple[:0].reshape(0, 1, 3)
+        premises = {rule: found.get(i, nothing) for i, rule in enumerate(rules.tolist())}
+        pairs = zip(rules.tolist(), values.tolist(), strict=True)
+        reasons = [(rule, value, premises[rule]) for rule, value in pairs if self.weights.rule[rule]]
+        formulas = zip(FORMULAS, part.values[position].astype(np.float64).tolist(), strict=True)
+        best = self._best_rules(rules, is_known)
+        for name, value in formulas:
+            row = self.formula_rows.get((relation, name))
+            if row is not None and value * self.rules.weight[row]:
+                reasons.append((row, value, premises[best[name]] if name in best else nothing))
+        return [
+            Reason(rule, value, len(groundings), 0, [p[p[:, 0] >= 0] for p in groundings[:max_groundings]])
+            for rule, value, groundings in reasons
         ]
-        return reasons + self._formula_reasons(relation, part.values[position].astype(np.float64))
 
-    def _formula_reasons(self, relation: int, values: FloatArray) -> list[Reason]:
-        """Return the contributions of formulas, in the order of the rules."""
-        name, n = self.graph.relations.names[relation], len(self.plain_rules)
-        reasons = []
-        for i, rule in enumerate(self.rules.rules[n:], n):
-            if rule.head.relation == name:
-                value = float(values[FORMULAS.index(rule.body[0].relation[1:])])
-                if value * self.rules.weight[i]:
-                    reasons.append(Reason(i, value, 0, 0, []))
-        return reasons
+    @cached_property
+    def formula_rows(self) -> dict[tuple[int, str], int]:
+        """The row of each formula in `rules`, by its relation and name."""
+        n, ids = len(self.plain_rules), self.graph.relations
+        rows = enumerate(self.rules.rules[n:], n)
+        return {(ids.id(rule.head.relation), rule.body[0].relation.removeprefix(FORMULA_PREFIX)): i for i, rule in rows}
+
+    def _best_rules(self, rules: IntArray, is_known: bool) -> dict[str, int]:
+        """Return the rule on which each formula about confidence rests, of the rules that conclude a triple."""
+        arrays = self.index.arrays
+        confidence = (arrays.left_out if is_known else arrays.confidence)[rules]
+        ordered = rules[np.argsort(-confidence, kind="stable")]
+        best = dict(zip(("best_rule", "second_rule"), ordered.tolist(), strict=False))
+        for kind, name in enumerate(("best_chain", "best_tail_constant", "best_head_constant")):
+            of_kind = ordered[arrays.kind[ordered] == kind]
+            if len(of_kind):
+                best[name] = int(of_kind[0])
+        return best
 
     def scores(self, graph: KnowledgeGraph) -> QueryScores:
         """Return the scores for ranking, prediction and calibration."""
@@ -281,8 +299,7 @@ def query_rule_model(
 ) -> QueryRuleModel:
     """Return the model of rules. Formulas are added, with their weights if the rules contain them."""
     _require_supported(settings)
-    is_formula = np.array([rule.is_formula for rule in rules.rules], dtype=bool)
-    learned, plain = rules.take(is_formula), rules.take(~is_formula)
+    learned, plain = rules.take(rules.formulas), rules.take(~rules.formulas)
     if plain.negative.any():
         rule = plain.rules[int(np.argmax(plain.negative))]
         raise InputError(
@@ -342,9 +359,8 @@ def learn_from_queries(model: QueryRuleModel, settings: Config, seed: int) -> Qu
     unlearned = np.setdiff1d(np.arange(len(by_relation)), learned)
     if learned:  # of relations without training queries, only the offset of the others is known
         formulas[unlearned, FORMULAS.index(ALWAYS)] = np.median(formulas[learned, FORMULAS.index(ALWAYS)])
-    for i, rule in enumerate(model.rules.rules[n_plain:], n_plain):
-        column = FORMULAS.index(rule.body[0].relation[1:])
-        rule_weights[i] = formulas[model.graph.relations.id(rule.head.relation), column]
+    for (relation, name), row in model.formula_rows.items():
+        rule_weights[row] = formulas[relation, FORMULAS.index(name)]
     return model.with_weights(rule_weights)
 
 

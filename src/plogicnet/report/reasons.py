@@ -139,6 +139,8 @@ def _groundings(entry: Contribution, why: Explanation) -> str:
     if why.aggregate == "mean":
         total = sum(e.groundings + e.broken for e in why.rules if not e.negative)
         return f", {count:,} of the {pluralize(total, 'grounding')}{violated}"
+    if not count:
+        return f" × {entry.value:.2f}"
     if why.aggregate == "saturating" and entry.value != 1:
         return f" × {entry.value:.2f} for {pluralize(count, 'grounding')}{violated}"
     return f" × {pluralize(count, 'grounding')}{violated}" if count != 1 or broken else ""

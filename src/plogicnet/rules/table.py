@@ -123,6 +123,11 @@ class RuleTable:
         return np.array([pattern == "irreflexive" for pattern in self.patterns], dtype=bool)
 
     @property
+    def formulas(self) -> BoolArray:
+        """A mask of the rows that are formulas."""
+        return np.array([rule.is_formula for rule in self.rules], dtype=bool)
+
+    @property
     def negative(self) -> BoolArray:
         """A mask of the rows that are negative evidence."""
         return np.array([rule.is_negative for rule in self.rules], dtype=bool)

@@ -187,7 +187,7 @@ async function factContent({ h, r, t }) {
   const allGroundings = why.rules.reduce((sum, rule) => sum + (rule.negative ? 0 : rule.groundings + rule.broken), why.other_rules.groundings);
   const ruleItem = (names) => (rule, index) => {
     const violated = rule.broken ? `, minus ${pluralize(rule.broken, "grounding")} that would be violated if the fact were true` : "";
-    const factor = rule.negative ? `, ${pluralize(rule.groundings, "fact")} against this fact` : why.aggregate === "mean" ? `, ${formatCount(rule.groundings)} of the ${pluralize(allGroundings, "grounding")}` : why.aggregate === "saturating" && rule.value !== 1 ? ` × ${rule.value.toFixed(2)} for ${pluralize(rule.groundings, "grounding")}` : rule.groundings === 1 && !violated ? "" : ` × ${pluralize(rule.groundings, "grounding")}`;
+    const factor = rule.negative ? `, ${pluralize(rule.groundings, "fact")} against this fact` : !rule.groundings && !rule.broken ? ` × ${rule.value.toFixed(2)}` : why.aggregate === "mean" ? `, ${formatCount(rule.groundings)} of the ${pluralize(allGroundings, "grounding")}` : why.aggregate === "saturating" && rule.value !== 1 ? ` × ${rule.value.toFixed(2)} for ${pluralize(rule.groundings, "grounding")}` : rule.groundings === 1 && !violated ? "" : ` × ${pluralize(rule.groundings, "grounding")}`;
     const premises = rule.premises.map((grounding) => element("li", {}, grounding.map((premise, i) => [i ? element("span", { class: "connective" }, "and") : null, element("span", { class: "sentence" }, tripleElements(premise, names))])));
     const notShown = rule.groundings - rule.premises.length;
     return element("li", { class: "rule", onpointerenter: () => highlight(svg, index), onpointerleave: () => highlight(svg, null) },

@@ -45,10 +45,10 @@ from plogicnet.support.progress import Progress, no_progress
 
 PRIOR_TRIPLES = 2_000
 """The number of training triples from which the weights of formulas that all relations share are learned."""
-ENTITY_BYTES = 200
-"""The memory per entity and thread of `conclude`."""
 PRIOR_L2 = 1.0
 """The penalty of these weights, and of the distance of a relation's weights from them."""
+ENTITY_BYTES = 200
+"""The memory per entity and thread of `conclude`."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class QueryRuleModel(RuleModel):
 
     @cached_property
     def plain_rules(self) -> RuleTable:
-        """The rules that are no formulas."""
+        """The rules without the formulas."""
         return self.rules.take(np.arange(len(self.assignment.grounder.rules)))
 
     @cached_property
@@ -259,7 +259,7 @@ class QueryRuleModel(RuleModel):
         return model
 
     def _excluded(self, queries: Queries) -> tuple[IntArray, IntArray]:
-        """Return the entities that are no candidates: known answers, and the known entity if r(x, x) is excluded."""
+        """Return the entities to leave out: known answers, and the known entity if a constraint excludes r(x, x)."""
         known_answers = self.graph.observed_answers
         irreflexive = self.irreflexive_relations(self.graph)[queries.relation]
         query, entity = [np.flatnonzero(irreflexive)], [queries.known[irreflexive]]
@@ -306,7 +306,7 @@ def query_rule_model(
             f"{rule}: with mln.objective=query, negative evidence consists of the formulas `other` and `linked` of"
             " mln.query.formulas. Remove the rule, and set rules.negative=[]."
         )
-    # without rules there are no candidates, to which formulas could apply
+    # formulas apply only to candidates, and only rules conclude candidates
     formulas = formula_rules(graph.relations.names if len(plain) else (), settings.mln.query.formulas)
     row_of = learned.row_of
     formulas = formulas.with_weights(

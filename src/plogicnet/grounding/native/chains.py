@@ -55,7 +55,7 @@ class CountedChains:
 
 
 def mine_chains(adjacency: Adjacency, settings: config.Rules, resources: Resources) -> CountedChains:
-    """Count all chains up to `rules.max_length` that are no pattern of their own, and apply the thresholds."""
+    """Count all chains up to `rules.max_length` that match no other pattern, and apply the thresholds."""
     length = settings.max_length
     if length == 3:
         _require_few_paths(adjacency)
@@ -105,7 +105,7 @@ def _require_few_paths(adjacency: Adjacency) -> None:
 
 
 def is_mined(body: Sequence[int], n_relations: int, backward: bool) -> bool:
-    """Return whether this module mines the chain: it is no other pattern, and its directions are allowed."""
+    """Return whether this module mines the chain: no other pattern matches, and the directions are allowed."""
     forward = tuple(step < n_relations for step in body)
     is_pattern = any(shape.forward == forward for shape in CHAIN_SHAPES)
     return not is_pattern and (backward or all(forward))

@@ -1,10 +1,10 @@
 """All candidates that rules conclude for a query, with the rules that conclude each and the values of formulas.
 
 A query asks for the tail (direction 0) or the head (direction 1) of a relation, given the other entity. A training
-query has a known answer. What is hidden from it is as if it were not in the graph: the asked triple itself, or all
-facts between its two entities. The asked triple is no hit of the rules that conclude it: their confidence is lower for
-all candidates, since a lower one for the answer alone would mark it. And it does not count in the number of facts of an
-entity. So a training query sees no trace of its own fact.
+query has a known answer. Some facts are hidden from it, as if the graph did not contain them: the asked triple, or all
+facts between its two entities. The asked triple also does not count as a hit of the rules that conclude it. This lowers
+their confidence for all candidates. If it were lowered for the answer alone, it would mark the answer. Facts of an
+entity are counted without the asked triple. So a training query sees no trace of its own fact.
 """
 
 import math
@@ -118,8 +118,8 @@ def conclude(
         index: the rules.
         queries: the queries.
         max_candidates: the number of candidates per query, those with the highest noisy-or; 0: all.
-        excluded: entities that are no candidates, such as other known answers: the begin of each query's entities, and
-            the entities. The answer is a candidate even if it is excluded.
+        excluded: entities to leave out, such as other known answers, as two arrays: where each query's entities begin,
+            and the entities. The answer is a candidate even if it is excluded.
         hide_pair: whether all facts between the known entity and the answer are hidden, or only the asked triple.
         threads: number of threads; 0 uses all cores. The result does not depend on it.
     """
@@ -538,7 +538,7 @@ def _fill_values(edges, n_relations, query, candidate, top, values):  # type: ig
     all_head = _count_visible(edges, edges.begin[head], edges.begin[head + 1], head, query)
     values[7], values[8] = math.log1p(same_tail), math.log1p(all_tail)
     values[9], values[10] = math.log1p(same_head), math.log1p(all_head)
-    # the fact itself, if the candidate is known, is no other fact
+    # a known candidate's own fact is not another fact
     own = 0 if is_answer else _count_between(edges, head, tail, relation, query)
     values[11] = 1.0 if same_tail > own else 0.0
     values[12] = 1.0 if same_head > own else 0.0

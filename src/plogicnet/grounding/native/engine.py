@@ -133,7 +133,7 @@ class NativeEngine:
 def _mine_chains(
     adjacency: Adjacency, settings: config.Rules, resources: Resources
 ) -> tuple[list[CountedChains], dict[str, object]]:
-    """Mine the chains that are no pattern of their own, and say whether all of them were found."""
+    """Mine the chains that match no other pattern. Also return whether the search was exhaustive."""
     if settings.max_length < 3 or not settings.sampled_walks:
         return [mine_chains(adjacency, settings, resources)], {"max_length": settings.max_length, "exhaustive": True}
     shorter = [mine_chains(adjacency, replace(settings, max_length=2), resources)] if settings.backward else []

@@ -1,12 +1,14 @@
-"""The path model on small graphs and a CPU, over several seeds, compared with ComplEx, their mixture, and rules alone.
+"""The path model, ComplEx, their mixture, and rules with each of them, over several seeds.
 
-A mixture is trained once per seed, and its parts are also evaluated alone. Rules are mined in the same run. ComplEx
-takes much less time than the path model. With `--longer`, only ComplEx is trained, with so many times its steps, for
-example the ratio of the seconds of both. The MRR on valid decides with which of the two to compare.
+A mixture is trained once per seed, and its parts are also evaluated alone and with the rules, each with its own λ.
+Rules are mined in the same run. On a CPU, ComplEx takes much less time than the path model. With `--longer`, only
+ComplEx is trained, with so many times its steps, for example the ratio of the seconds of both. The MRR on valid decides
+with which of the two to compare.
 
-    python benchmarks/small_paths.py --data umls --out FILE      one data set, a row per model; seeds that FILE has are
+    python benchmarks/mixtures.py --data umls --out FILE         one data set, a row per model; seeds that FILE has are
                                                                  not trained again
-    python benchmarks/small_paths.py --data umls --longer 24 …   ComplEx in about the time of the path model
+    python benchmarks/mixtures.py --data wn18rr --device cuda …  the same on a GPU
+    python benchmarks/mixtures.py --data umls --longer 24 …      ComplEx in about the time of the path model
     python benchmarks/paths.py collect FILE ...                  add rows to docs/results/paths.json
 """
 
@@ -22,6 +24,7 @@ from typing import Any
 import torch
 
 from plogicnet import Config, PLogicNet, demo_family, open_graph
+from plogicnet.config import parse_assignments
 from plogicnet.evaluation.metrics import compute_metrics
 from plogicnet.evaluation.orders import CombinedOrder
 from plogicnet.evaluation.ranking import rank
@@ -30,8 +33,9 @@ from plogicnet.mln import RuleScores
 from plogicnet.neural.mixture.model import MixtureModel
 from plogicnet.neural.protocol import Examples, NeuralModel
 from plogicnet.neural.registry import make_model
-from plogicnet.support.progress import Advance
+from plogicnet.support.progress import Advance, no_progress
 from plogicnet.training.hooks import Hooks
+from plogicnet.training.selection import choose_lambda, rescale
 from results import current_commit, no_rules
 
 Row = dict[str, float]
@@ -73,8 +77,28 @@ def graph_of(data: str, seed: int) -> KnowledgeGraph:
 def alone(graph: KnowledgeGraph, model: NeuralModel, scores: RuleScores, constraint: dict[str, bool]) -> dict[str, Row]:
     """Return the metrics of a model alone. `constraint` tells for each row whether to use the constraint."""
     orders = {row: CombinedOrder(constraint=value) for row, value in constraint.items()}
+    return ranked(graph, model, scores, orders)
+
+
+def ranked(
+    graph: KnowledgeGraph, model: NeuralModel, scores: RuleScores, orders: dict[str, CombinedOrder]
+) -> dict[str, Row]:
+    """Return the metrics of each order, by row."""
     valid, test = (rank(graph, split, model, scores, orders) for split in ("valid", "test"))
     return {row: metrics_of(*(compute_metrics(ranks[row].realistic) for ranks in (valid, test))) for row in orders}
+
+
+def of_part(graph: KnowledgeGraph, config: Config, name: str, model: NeuralModel, scores: RuleScores) -> dict[str, Row]:
+    """Return the metrics of a part alone, with the constraint, and with the rules. λ is chosen on valid."""
+    if not model.is_logit:
+        rescale(graph, config, model)
+    lambda_, _ = choose_lambda(graph, config, model, scores, no_progress)
+    together = f"{name} and rules"
+    orders = {name: CombinedOrder(constraint=False), f"{name} with constraint": CombinedOrder()}
+    orders[together] = CombinedOrder(lambda_=lambda_, combine=config.em.combine)
+    rows = ranked(graph, model, scores, orders)
+    rows[together]["lambda"] = lambda_
+    return rows
 
 
 def metrics_of(valid: Any, test: Any) -> Row:
@@ -93,14 +117,15 @@ def measure(graph: KnowledgeGraph, config: Config) -> dict[str, Row]:
     rows["rules"]["train_seconds"] = sum(model.seconds[part] for part in ("mine", "ground", "m_step"))
     rows["mixture"]["train_seconds"] = model.seconds["e_step"]
     rows["mixture and rules"] |= {"train_seconds": whole, "train_cpu_seconds": whole_cpu}
+    rows["mixture and rules"] |= {"lambda": model.history[-1].lambda_}
     outcome = model.fitted.outcome
     mixture = outcome.neural
     if not isinstance(mixture, MixtureModel):
         raise SystemExit("the preset is no mixture")
     scores = outcome.rule_model.scores(graph)
     for name, part in zip(mixture.names, mixture.parts, strict=True):
-        metrics = alone(graph, part, scores, {name: False, f"{name} with constraint": True})
-        rows |= {row: value | seconds.training(name) for row, value in metrics.items()}
+        for row, value in of_part(graph, config, name, part, scores).items():
+            rows[row] = value | seconds.training(name)
     return rows
 
 
@@ -121,8 +146,11 @@ def rounded(key: str, value: float) -> float:
 def main() -> None:
     """Train the seeds of one data set, and print and write the rows."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", required=True, help="umls, kinship, codex-s or family")
+    parser.add_argument("--data", required=True, help="umls, kinship, codex-s, family, wn18rr or fb15k-237")
     parser.add_argument("--seeds", type=lambda text: [int(part) for part in text.split(",")], default=SEEDS)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--set", action="append", default=[], help="setting, as in `plogicnet train`")
+    parser.add_argument("--commit", help="the commit of the code; default: the current one")
     parser.add_argument("--longer", type=int, default=0, help="train ComplEx alone, with this many times its steps")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
@@ -130,14 +158,19 @@ def main() -> None:
     rows: dict[str, dict[str, Any]] = {
         row["model"]: row for row in (json.loads(out.read_text()) if out and out.exists() else [])
     }
-    command = f"python benchmarks/small_paths.py --data {options.data}"
+    command = f"python benchmarks/mixtures.py --data {options.data}"
+    command += f" --device {options.device}" if options.device != "cpu" else ""
+    command += "".join(f" --set '{assignment}'" for assignment in options.set)
     command += f" --longer {options.longer}" if options.longer else ""
     threads = torch.get_num_threads()
+    device = f"CPU, {threads} thread{'s' * (threads > 1)}"
+    device = torch.cuda.get_device_name() if options.device == "cuda" else device
     for seed in options.seeds:
         if any(seed in row["seeds"] for row in rows.values()):
             continue
         graph = graph_of(options.data, seed)
-        config = Config().with_preset(f"best/{options.data}-mixture").with_values({"seed": seed, "device": "cpu"})
+        overlay = parse_assignments(options.set) | {"seed": seed, "device": options.device}
+        config = Config().with_preset(f"best/{options.data}-mixture").with_values(overlay)
         new_rows = measure_longer(graph, config, options.longer) if options.longer else measure(graph, config)
         for name, values in new_rows.items():
             new = {key: rounded(key, value) for key, value in values.items()}
@@ -148,9 +181,9 @@ def main() -> None:
             row |= {
                 "preset": f"best/{options.data}-mixture",
                 "hide": choose_hiding(graph),
-                "device": f"CPU, {threads} thread{'s' * (threads > 1)}",
+                "device": device,
                 "command": command + (f" --seeds {','.join(map(str, row['seeds']))}" if row["seeds"] != SEEDS else ""),
-                "commit": current_commit(),
+                "commit": options.commit or current_commit(),
             }
             print(seed, name, new, file=sys.stderr, flush=True)
         if out:  # after each seed, so that a kill loses only one

@@ -3,7 +3,8 @@
     python benchmarks/paths_on_cpu.py frontier [--data NAME]    test MRR, seconds and memory by the size of the frontier
     python benchmarks/paths_on_cpu.py inductive [--data NAME]   entities without training facts, compared with rules
     python benchmarks/paths_on_cpu.py explain [--data NAME]     seconds per explanation, and the effect of removing the
-                                                                best path, compared with random facts near the triple
+                                                                best path, compared with random facts near the triple;
+                                                                --run RUN takes a trained model
     python benchmarks/paths_on_cpu.py update [--data NAME]      seconds of `update` with 100 facts, compared with a
                                                                 model created with all facts
     python benchmarks/paths_on_cpu.py growth                    seconds per query on random graphs of growing size
@@ -173,10 +174,7 @@ def explain(options: argparse.Namespace) -> Iterator[Row]:
     The random facts are as many as the path has, each with an entity of the triple. A prediction without a path counts
     as one whose score does not fall.
     """
-    graph, config = open_graph(options.data), settings_of(options)
-    model, training = PathModel.of(graph, config), Stopwatch()
-    model.fit(Examples.of(graph.train), seed=options.seed)
-    trained = training.seconds("train")
+    graph, model, trained = trained_model(options)
     rng, seconds, cpu_seconds = np.random.default_rng(0), [], []
     falls: list[tuple[float, float]] = []
     for triple in sample(graph.test, len(graph.test)):
@@ -207,6 +205,19 @@ def explain(options: argparse.Namespace) -> Iterator[Row]:
         "cpu_seconds_median": round(float(np.median(cpu_seconds)), 3),
         "cpu_seconds_p95": round(float(np.quantile(cpu_seconds, 0.95)), 3),
     }
+
+
+def trained_model(options: argparse.Namespace) -> tuple[KnowledgeGraph, PathModel, Row]:
+    """Return the path model of a run on its graph, or a new one, with the seconds of its training."""
+    if options.run:
+        fitted = PLogicNet.load(options.run).fitted
+        if not isinstance(fitted.outcome.neural, PathModel):
+            raise SystemExit(f"{options.run} has no path model")
+        return fitted.graph, fitted.outcome.neural, {}
+    graph, training = open_graph(options.data), Stopwatch()
+    model = PathModel.of(graph, settings_of(options))
+    model.fit(Examples.of(graph.train), seed=options.seed)
+    return graph, model, training.seconds("train")
 
 
 def falls_of(
@@ -331,10 +342,12 @@ def main() -> None:
     parser.add_argument("--set", action="append", default=[])
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--frontiers", type=lambda text: [int(k) for k in text.split(",")], default=[100])
+    parser.add_argument("--run", type=Path, help="explain with the path model of this run")
     parser.add_argument("--triples", type=int, default=200, help="number of explained triples")
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "results" / "paths-on-cpu.json")
     options = parser.parse_args()
     words = [word for word in sys.argv[1:] if word not in ("--out", str(options.out))]
+    words = ["RUN" if word == str(options.run) else word for word in words]
     command, commit = " ".join(["python benchmarks/paths_on_cpu.py", *words]), current_commit()
     data = None if options.part == "growth" else options.data
     for row in PARTS[options.part](options):

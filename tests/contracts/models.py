@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from plogicnet.graph import KnowledgeGraph, Side, add_facts
-from plogicnet.neural.protocol import Checkpoint, Examples, ExtensibleModel, NeuralModel
+from plogicnet.neural.protocol import Checkpoint, Examples, ExtensibleModel, NeuralModel, ProposingModel
 from small import small_graph
 
 Make = Callable[[KnowledgeGraph], NeuralModel]
@@ -185,6 +185,12 @@ def check_attributes(model: NeuralModel, graph: KnowledgeGraph) -> None:
         assert graph.observed.contains(neighbour.fact[None, :]).all(), "a neighbour's fact must be known"
     for path in reasons.paths:
         assert graph.observed.contains(path.triples).all(), "a path must consist of known facts"
+    if isinstance(model, ProposingModel) and model.can_propose_rules:
+        proposals = model.propose_rules(graph.train[:5])
+        assert min(proposals.values(), default=1.0) > 0
+        hypotheses = {rule.head.relation for rule in proposals}
+        assert hypotheses <= {graph.names(fact)[1] for fact in graph.train[:5]}
+        assert all(rule.chain is not None for rule in proposals)
 
 
 def check_hide_self(model: NeuralModel, graph: KnowledgeGraph) -> None:

@@ -548,3 +548,34 @@ def test_the_report_has_standard_errors_and_counts_of_groundings(values: dict[st
     assert bool(table.negative.any()) == ("rules__negative" in values)
     assert table.weight.tolist() == model.rules.weight.tolist()
     assert (model.rules.groundings == -1).all(), "a rule model has no report before `report`"
+
+
+PROPOSED: dict[str, object] = {
+    "rules__propose": "paths",
+    "rules__proposal_facts": 20,
+    "neural__model": "Paths",
+    "neural__learning_rate": "auto",
+    "neural__paths__dim": 8,
+    "neural__paths__layers": 3,
+}
+
+
+def test_the_path_model_proposes_rules_after_the_first_e_step() -> None:
+    graph, config = small_graph(), small_config(**PROPOSED)
+    mined = set(mined_of(graph, config).rules.rules)
+    outcome = em_of(graph, config)
+    check(outcome, graph, config)
+    rules = outcome.rule_model.rules
+    proposed = [i for i, rule in enumerate(rules.rules) if rule not in mined]
+    assert mined < set(rules.rules)
+    assert {rules.rules[i].pattern for i in proposed} == {"chain"}
+    assert (rules.precision[proposed] >= config.rules.min_precision.chain).all()
+    assert np.isfinite(rules.weight[proposed]).all()
+    again = em_of(graph, config)
+    assert again.rule_model.rules.rules == rules.rules
+
+
+def test_proposals_need_a_model_with_paths() -> None:
+    for values in ({"neural__model": "TransE"}, {"em__neural": False}):
+        with pytest.raises(InputError, match=r"rules\.propose=paths needs a path model"):
+            em_of(small_graph(), small_config(**(PROPOSED | {"neural__paths__dim": 32} | values)))

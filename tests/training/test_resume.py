@@ -32,6 +32,11 @@ VARIANTS: dict[str, tuple[dict[str, object], str | None]] = {
     "warm softmax with patience": (SOFTMAX | {"em.warm_start": True, "em.patience": 1, "em.iterations": 3}, WRITTEN),
     "rules alone": ({"em.neural": False}, None),
     "neural model alone": ({"em.rules": False}, None),
+    "rules proposed by paths": (
+        {"rules.propose": "paths", "neural.model": "Paths", "neural.paths.dim": 8, "neural.paths.layers": 3}
+        | {"neural.learning_rate": "auto", "rules.min_precision.chain": 0.9},
+        None,
+    ),
 }
 STOPPED_EVERYWHERE = ("sampled", "one_vs_all, early stopping", "warm softmax with patience")
 """These variants are stopped at every step, the others only at the main ones."""

@@ -67,6 +67,12 @@ class Rules:
     min_hits: int = setting(
         1, "minimum number of training triples that a longer chain or a rule with constants concludes", low=1
     )
+    propose: Literal["none", "paths"] = setting(
+        "none",
+        "who proposes more chains of two or three steps; paths: a path model, whose paths for some facts become"
+        " candidates after the first E-step",
+    )
+    proposal_facts: int = setting(500, "number of training triples whose paths propose chains", low=1)
     budget_s: float = setting(
         0.0,
         "seconds for mining chains of three steps, turned into sampled_walks and counted_paths before mining begins;"

@@ -10,6 +10,7 @@ import torch
 
 from plogicnet.config import Config, Extension, SearchSpace
 from plogicnet.graph import BoolArray, FloatArray, IntArray, KnowledgeGraph, Side, as_triples
+from plogicnet.rules import Rule
 from plogicnet.support.progress import Progress, no_progress
 
 
@@ -241,6 +242,18 @@ class ExtensibleModel(NeuralModel, Protocol):
         All other parameters, and thus the scores of triples without these entities, stay the same. Every entity that
         the model cannot score must be in `entities`.
         """
+
+
+@runtime_checkable
+class ProposingModel(NeuralModel, Protocol):
+    """A neural model that can propose rules."""
+
+    @property
+    def can_propose_rules(self) -> bool:
+        """Whether it can propose rules. `propose_rules` is called only if it can."""
+
+    def propose_rules(self, facts: IntArray, progress: Progress = no_progress) -> Mapping[Rule, float]:
+        """Return rules with the relations of the paths behind the scores of facts, and how much each rule is used."""
 
 
 class Guide(Protocol):

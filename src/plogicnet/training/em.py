@@ -16,9 +16,10 @@ from scipy import special
 from plogicnet.config import Config
 from plogicnet.graph import BoolArray, FloatArray, IntArray, KnowledgeGraph, TripleSet
 from plogicnet.grounding.engine import MiningResult
+from plogicnet.grounding.proposals import facts_to_explain, with_proposals
 from plogicnet.grounding.rulebook import collect_rules
 from plogicnet.mln import RuleModel
-from plogicnet.neural.protocol import Examples, NeuralModel
+from plogicnet.neural.protocol import Examples, NeuralModel, ProposingModel
 from plogicnet.neural.registry import make_model
 from plogicnet.rules import RuleTable, Statement
 from plogicnet.support.errors import InputError
@@ -66,6 +67,8 @@ def initial_state(
     hidden_q = np.zeros(len(model.hidden))
     model.require_memory()  # fail now, not after an E-step of several hours
     neural = make_model(graph, config, system.guide(graph, config, model)) if config.em.neural else None
+    if _proposes(config) and not (isinstance(neural, ProposingModel) and neural.can_propose_rules):
+        raise InputError("rules.propose=paths needs a path model: set neural.model=Paths, or add one to neural.mixture")
     return Outcome(neural, model, hidden_q, np.zeros(len(hidden_q), dtype=bool), 0.0, (), 0)
 
 
@@ -115,7 +118,10 @@ def refit(
 
 
 def _e_step(graph: KnowledgeGraph, config: Config, state: Outcome, hooks: Hooks) -> Outcome:
-    """Train the neural model on the triples of `make_examples`, then compute q of the hidden triples."""
+    """Train the neural model on the triples of `make_examples`, then compute q of the hidden triples.
+
+    After the first E-step, the neural model can propose rules. Their conclusions are hidden triples as well.
+    """
     if state.neural is None:
         return state
     is_first, seed = state.iteration == 0, _seed(config, state)
@@ -137,7 +143,25 @@ def _e_step(graph: KnowledgeGraph, config: Config, state: Outcome, hooks: Hooks)
             fit()
         if not neural.is_logit:
             rescale(graph, config, neural)
-    return replace(state, neural=neural, hidden_q=q_of_hidden(neural, state.rule_model))
+    model = _with_proposed_rules(graph, config, neural, state.rule_model, hooks) if is_first else state.rule_model
+    return replace(state, neural=neural, rule_model=model, hidden_q=q_of_hidden(neural, model))
+
+
+def _with_proposed_rules(
+    graph: KnowledgeGraph, config: Config, neural: NeuralModel, model: RuleModel, hooks: Hooks
+) -> RuleModel:
+    """Return the rule model with the rules that the neural model proposes, if `rules.propose` is set."""
+    if not (_proposes(config) and isinstance(neural, ProposingModel)):
+        return model
+    with hooks.clock("propose"):
+        facts = facts_to_explain(graph, config.rules.proposal_facts, config.seed)
+        proposals = neural.propose_rules(facts, hooks.progress)
+        rules = with_proposals(model.rules.take(~model.rules.formulas), proposals, graph, config, hooks.progress)
+        return system_of(config).rule_model(graph, config, rules, model.constraints, progress=hooks.progress)
+
+
+def _proposes(config: Config) -> bool:
+    return config.rules.propose == "paths" and config.em.rules
 
 
 def _m_step(graph: KnowledgeGraph, config: Config, state: Outcome, hooks: Hooks) -> Outcome:

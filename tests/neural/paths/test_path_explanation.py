@@ -112,3 +112,17 @@ def test_a_trained_model_names_the_path_that_decides() -> None:
     for ours, other in zip(plain.reasons(graph.test[0]).paths, model.reasons(graph.test[0]).paths, strict=True):
         assert ours.triples.tolist() == other.triples.tolist()
         assert ours.share == pytest.approx(other.share, rel=1e-4)
+
+
+def test_the_rule_behind_a_relation_is_proposed() -> None:
+    rows = [("x", "t", "y")]
+    for i in range(12):
+        rows += [(f"a{i}", "r", f"b{i}"), (f"c{i}", "s", f"b{i}"), (f"a{i}", "t", f"c{i}")]
+    graph = KnowledgeGraph.from_names(rows)
+    model = PathModel(graph, PathSettings(dim=8, layers=2, steps=60, batch=8))
+    model.fit(Examples.of(graph.train), seed=0)
+    facts = graph.train[graph.train[:, 1] == graph.relations.id("t")]
+    found = model.propose_rules(facts)
+    # both directions of 12 facts have this path only; the other fact has none
+    assert list(map(str, found)) == ["r(X, Y) & s(Z, Y) => t(X, Z)"]
+    assert next(iter(found.values())) == pytest.approx(24)

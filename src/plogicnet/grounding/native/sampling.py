@@ -95,10 +95,21 @@ def mine_sampled_chains(
 ) -> tuple[CountedChains, Sampling]:
     """Find chains of three steps by drawing `rules.sampled_walks` walks, and count them exactly."""
     candidates, sampling = propose(adjacency, settings, resources)
+    counted, n_limited, n_counted = count_candidates(adjacency, candidates, settings, resources)
+    return counted, replace(sampling, limited=n_limited, counted=n_counted)
+
+
+def count_candidates(
+    adjacency: Adjacency, candidates: Candidates, settings: config.Rules, resources: Resources
+) -> tuple[CountedChains, int, int]:
+    """Screen candidates, count the others exactly, and apply the thresholds.
+
+    Also return the number of candidates left out because of `rules.counted_paths`, and of those that were counted.
+    """
     paths, bound = count_paths(adjacency, candidates.steps, resources)
     limit = pair_limit(adjacency, settings)
     possible = np.flatnonzero(bound <= limit[candidates.relation])
-    best = possible[np.argsort(-candidates.sampled[possible] / paths[possible], kind="stable")]
+    best = possible[np.argsort(-candidates.sampled[possible] / np.maximum(paths[possible], 1), kind="stable")]
     counter = StagedCounter(adjacency, settings, resources, limit)
     rows, pairs, hits, own, n_limited = counter.count(candidates.take(best), paths[best])
     kept = candidates.take(best[rows])
@@ -110,7 +121,7 @@ def mine_sampled_chains(
     counted = CountedChains(
         bodies, np.arange(len(bodies)), found.relation, support[selected], hits[selected], len(candidates)
     )
-    return counted, replace(sampling, limited=n_limited, counted=len(rows))
+    return counted, n_limited, len(rows)
 
 
 def pair_limit(adjacency: Adjacency, settings: config.Rules) -> FloatArray:

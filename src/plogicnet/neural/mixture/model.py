@@ -1,6 +1,7 @@
 """The mixture model: the weighted sum of the scores of several neural models."""
 
 import copy
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,9 +22,11 @@ from plogicnet.neural.protocol import (
     ExtensibleModel,
     NeuralModel,
     ParameterTable,
+    ProposingModel,
     Reasons,
     Validate,
 )
+from plogicnet.rules import Rule
 from plogicnet.support.errors import InputError
 from plogicnet.support.files import atomic_write
 from plogicnet.support.progress import Progress, no_progress
@@ -128,6 +131,19 @@ class MixtureModel:
             for part in self.parts
         )
         return extended
+
+    @property
+    def can_propose_rules(self) -> bool:
+        """Whether a part can propose rules."""
+        return any(isinstance(part, ProposingModel) and part.can_propose_rules for part in self.parts)
+
+    def propose_rules(self, facts: IntArray, progress: Progress = no_progress) -> Mapping[Rule, float]:
+        """Return the proposals of all parts. A rule that several parts propose has the sum of their shares."""
+        shares = Counter[Rule]()
+        for part in self.parts:
+            if isinstance(part, ProposingModel) and part.can_propose_rules:
+                shares.update(part.propose_rules(facts, progress))
+        return shares
 
     def rescale(self, slope: float, offset: float) -> None:
         """Replace every score by slope · score + offset until the next fit."""

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from plogicnet.graph import BoolArray, Hide, IntArray, TripleSet, as_triples
+from plogicnet.graph import HEAD, BoolArray, Hide, IntArray, TripleSet, as_triples
 from plogicnet.neural.checkpoint import Tensors
 from plogicnet.neural.device import single_threaded
 from plogicnet.neural.paths.compiled.scorer import CompiledScorer, Messages
@@ -23,9 +23,13 @@ MAX_VISITS = 400
 MAX_MESSAGES = 20
 """Maximum number of messages to an entity that the search follows: those that contribute most."""
 
+TINY = np.float32(1e-30)
+
 Step = tuple[int, int, int]
 """A fact (head, relation, tail)."""
 Path = tuple[Step, ...]
+Chain = tuple[tuple[int, bool], ...]
+"""The relation of each step of a path, and whether the step leads from head to tail."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +80,22 @@ class PathExplainer:
         shares = [before - after for before, after in pairwise(scores)]
         return tuple(ScoredPath(as_triples(path), share) for path, share in zip(paths, shares, strict=True))
 
+    def chains(self, facts: IntArray, hide: Hide) -> Iterator[Counter[Chain]]:
+        """Yield for each fact the steps of the paths from head to tail that carry its score, with their shares.
+
+        The shares of both directions are added.
+        """
+
+        def work(fact: IntArray) -> Counter[Chain]:
+            found = Counter[Chain]()
+            for is_forward in (True, False):
+                for path, share in self._flow(_query(fact, is_forward, self.scorer.n_relations, hide)).items():
+                    found[_chain(path, int(fact[HEAD]))] += share
+            return found
+
+        with single_threaded() as map_in_parallel:
+            yield from map_in_parallel(work, facts)
+
     @torch.no_grad()
     def _score(self, scorer: CompiledScorer, query: PathQueries) -> float:
         """Return the score of the answer of a query."""
@@ -123,6 +143,20 @@ class PathExplainer:
         return found
 
 
+def _chain(path: Path, start: int) -> Chain:
+    """Return the steps of a path.
+
+    Example:
+        >>> _chain(((5, 0, 6), (7, 1, 6)), start=5)
+        ((0, True), (1, False))
+    """
+    steps = []
+    for head, relation, tail in path:
+        steps.append((relation, head == start))
+        start = tail if head == start else head
+    return tuple(steps)
+
+
 def _query(triple: IntArray, is_forward: bool, n_relations: int, hide: Hide) -> PathQueries:
     """Return the query for the tail, or the one for the head."""
     head, relation, tail = triple.tolist()
@@ -160,15 +194,21 @@ def _search(layers: list[Messages], target: int) -> Iterator[tuple[float, list[S
 
 
 def _contributions(messages: Messages, row: int) -> list[tuple[float, Step | None]]:
-    """Return the positive contributions to a row: those of messages, and that of the old state, with None as step."""
+    """Return the contributions to a row that are followed: those of messages, and that of the old state, with None.
+
+    These are the positive ones. If none is positive, their sizes are used: the contributions are only first-order
+    estimates, and the entity is reached by these messages alone.
+    """
     start, end = messages.start[row : row + 2].tolist()
     contribution: NDArray[np.float32] = messages.contribution[start:end]  # type: ignore[index]
+    has_old_state = row < messages.first_source_row[-1]
+    stay = float(messages.stay[row]) if has_old_state else 0.0  # type: ignore[index]
+    if stay <= 0 and not (contribution > 0).any():
+        contribution, stay = np.abs(contribution) + TINY, abs(stay)
     best = np.argsort(-contribution, kind="stable")[:MAX_MESSAGES]
     best = best[contribution[best] > 0]
     found: list[tuple[float, Step | None]] = [
         (float(contribution[j]), (int(messages.source_row[start + j]), int(messages.relation[start + j]), row))
         for j in best.tolist()
     ]
-    if row < messages.first_source_row[-1] and messages.stay[row] > 0:  # type: ignore[index]
-        found.append((float(messages.stay[row]), None))  # type: ignore[index]
-    return found
+    return [*found, (stay, None)] if stay > 0 else found

@@ -4,6 +4,7 @@ import copy
 import hashlib
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -42,6 +43,7 @@ from plogicnet.neural.paths.network import LayerScorer, Scorer, initial_paramete
 from plogicnet.neural.paths.settings import PathSettings
 from plogicnet.neural.paths.steps import PathSteps
 from plogicnet.neural.protocol import Checkpoint, Examples, Guide, ParameterTable, Reasons, Validate
+from plogicnet.rules import Rule, Step, chain_rule
 from plogicnet.support.errors import InputError
 from plogicnet.support.progress import Progress, no_progress
 
@@ -354,10 +356,33 @@ class PathModel:
 
     def reasons(self, triple: IntArray) -> Reasons:
         """Return the paths that carry a triple's score; see `PathExplainer.paths`. They are computed on the CPU."""
-        parameters = {name: value.cpu() for name, value in self.parameters.items()}
-        explainer = PathExplainer(self._compiled_scorer(), parameters, self.mean_log_count, self.slope)
         hide: Hide = "edge" if self.facts.contains(triple[None, :])[0] else "nothing"
-        return Reasons(paths=explainer.paths(triple, hide, self.graph.observed, MAX_PATHS))
+        return Reasons(paths=self._explainer().paths(triple, hide, self.graph.observed, MAX_PATHS))
+
+    def _explainer(self) -> PathExplainer:
+        parameters = {name: value.cpu() for name, value in self.parameters.items()}
+        return PathExplainer(self._compiled_scorer(), parameters, self.mean_log_count, self.slope)
+
+    @property
+    def can_propose_rules(self) -> bool:
+        """True."""
+        return True
+
+    def propose_rules(self, facts: IntArray, progress: Progress = no_progress) -> Mapping[Rule, float]:
+        """Return rules with the relations of the paths behind the scores of facts, and the sum of their shares.
+
+        A fact is hidden from its own paths, as in training. They are computed on the CPU.
+        """
+        names = self.graph.relations.names
+        shares = Counter[Rule]()
+        with progress("paths that propose rules, facts", len(facts)) as advance:
+            chains = self._explainer().chains(facts, self.hide)
+            for relation, chains_of_fact in zip(facts[:, RELATION].tolist(), chains, strict=True):
+                for chain, share in chains_of_fact.items():
+                    rule = chain_rule([Step(names[step], forward) for step, forward in chain], names[relation])
+                    shares[rule] += share
+                advance()
+        return shares
 
     def save(self, path: Path) -> None:
         """Write the parameters, the scale and the accepted edges as safetensors."""

@@ -1,9 +1,9 @@
 """The path model, ComplEx, their mixture, and rules with each of them, over several seeds.
 
 A mixture is trained once per seed, and its parts are also evaluated alone and with the rules, each with its own λ.
-Rules are mined in the same run. On a CPU, ComplEx takes much less time than the path model. With `--longer`, only
-ComplEx is trained, with so many times its steps, for example the ratio of the seconds of both. The MRR on valid decides
-with which of the two to compare.
+Rules are mined in the same run, but not with `--set em.rules=false`. On a CPU, ComplEx takes much less time than the
+path model. With `--longer`, only ComplEx is trained, with so many times its steps, for example the ratio of the seconds
+of both. The MRR on valid decides with which of the two to compare.
 
     python benchmarks/mixtures.py --data umls --out FILE         one data set, a row per model; seeds that FILE has are
                                                                  not trained again
@@ -93,11 +93,13 @@ def of_part(graph: KnowledgeGraph, config: Config, name: str, model: NeuralModel
     if not model.is_logit:
         rescale(graph, config, model)
     lambda_, _ = choose_lambda(graph, config, model, scores, no_progress)
-    together = f"{name} and rules"
-    orders = {name: CombinedOrder(constraint=False), f"{name} with constraint": CombinedOrder()}
-    orders[together] = CombinedOrder(lambda_=lambda_, combine=config.em.combine)
+    orders, together = {name: CombinedOrder(constraint=False)}, f"{name} and rules"
+    if config.em.rules:
+        orders[f"{name} with constraint"] = CombinedOrder()
+        orders[together] = CombinedOrder(lambda_=lambda_, combine=config.em.combine)
     rows = ranked(graph, model, scores, orders)
-    rows[together]["lambda"] = lambda_
+    if config.em.rules:
+        rows[together]["lambda"] = lambda_
     return rows
 
 
@@ -113,11 +115,13 @@ def measure(graph: KnowledgeGraph, config: Config) -> dict[str, Row]:
     whole, whole_cpu = time.perf_counter() - started, time.process_time() - cpu_started
     test: dict[str, Any] = dict(model.evaluate("test"))
     valid = model.history[-1].valid
-    rows = {row: metrics_of(valid[key], test[key]) for row, key in SYSTEMS.items()}
-    rows["rules"]["train_seconds"] = sum(model.seconds[part] for part in ("mine", "ground", "m_step"))
+    systems = SYSTEMS if config.em.rules else {"mixture": SYSTEMS["mixture"]}
+    rows = {row: metrics_of(valid[key], test[key]) for row, key in systems.items()}
     rows["mixture"]["train_seconds"] = model.seconds["e_step"]
-    rows["mixture and rules"] |= {"train_seconds": whole, "train_cpu_seconds": whole_cpu}
-    rows["mixture and rules"] |= {"lambda": model.history[-1].lambda_}
+    if config.em.rules:
+        rows["rules"]["train_seconds"] = sum(model.seconds[part] for part in ("mine", "ground", "m_step"))
+        rows["mixture and rules"] |= {"train_seconds": whole, "train_cpu_seconds": whole_cpu}
+        rows["mixture and rules"]["lambda"] = model.history[-1].lambda_
     outcome = model.fitted.outcome
     mixture = outcome.neural
     if not isinstance(mixture, MixtureModel):

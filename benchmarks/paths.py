@@ -243,12 +243,17 @@ class Check:
 
 
 def check_kernels(quick: bool) -> dict[str, object]:
-    """Compare the kernels with the plain layer for all dimensions, ways of hiding and types."""
+    """Compare the kernels with the plain layer for all dimensions, ways of hiding and types.
+
+    Training uses bfloat16. In float32, the compiler needs many minutes for the products of 128 dimensions.
+    """
     sizes = (40, 300, 4, 16) if quick else (2_000, 30_000, 12, 64)
     rows = []
     for dim in (32,) if quick else FUSED_DIMS:
         for hide in ("edge", "pair"):
             for dtype, bound in ((torch.float32, 1e-4), (torch.bfloat16, 0.3)):
+                if dtype == torch.float32 and dim == max(FUSED_DIMS):
+                    continue
                 for max_piece in (7, 256):
                     errors = Check(dim, hide, dtype, max_piece).errors(*sizes)
                     worst = max(errors, key=lambda name: errors[name])
@@ -266,18 +271,32 @@ def command(arguments: argparse.Namespace) -> str:
 
 
 def collect(files: list[Path], commit: str) -> None:
-    """Add rows to docs/results/paths.json, with their commit. A row replaces one of the same command and model.
+    """Add rows to docs/results/paths.json, with their commit. A file has one row, or a list of rows.
 
-    A file has one row, or a list of rows.
+    A row with other seeds than a row of the same training is merged with it. With the same seeds, it replaces it.
     """
     file = ROOT / "docs" / "results" / "paths.json"
     old: list[dict[str, Any]] = json.loads(file.read_text()) if file.exists() else []
-    rows = {(row["command"], row["model"]): row for row in old}
+    rows = {key_of(row): row for row in old}
     for path in files:
         read = json.loads(path.read_text())
         for row in read if isinstance(read, list) else [read]:
-            rows[row["command"], row["model"]] = {"commit": commit} | row
+            new = {"commit": commit} | row
+            before = rows.get(key_of(row))
+            rows[key_of(row)] = merged(before, new) if before and not {*before["seeds"]} & {*new["seeds"]} else new
     write_text(file, json.dumps(list(rows.values()), indent=1, ensure_ascii=False) + "\n")
+
+
+def key_of(row: dict[str, Any]) -> tuple[object, ...]:
+    """Return what identifies the training of a row, except its seeds."""
+    return (*(row[key] for key in ("dataset", "model", "hide", "preset", "device")), *row.get("set", []))
+
+
+def merged(row: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    """Return a row with the seeds of both. Commits and commands that differ are joined."""
+    texts = {key: "; ".join(dict.fromkeys([row[key], other[key]])) for key in ("commit", "command")}
+    columns = {key: row[key] + other[key] for key in row if key != "set" and isinstance(row[key], list)}
+    return row | columns | texts
 
 
 def main() -> None:

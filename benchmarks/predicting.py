@@ -127,7 +127,7 @@ def measure_completion(run: Path, fitted: FittedModel, ending: str) -> dict[str,
     half = len(memory) // 2
     every = max(1, len(samples) // MAX_POINTS)
     return {
-        "candidates": sum(pairs.size for pairs in prediction.candidate_pairs(fitted)),
+        "queries": fitted.pool(prediction.RECALL).n_queries(),
         "file_mb": round(out.stat().st_size / 2**20, 1),
         "seconds": samples[-1][0],
         "peak_mb": max(memory),

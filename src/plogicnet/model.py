@@ -20,7 +20,8 @@ from plogicnet.inference.evaluation import evaluate
 from plogicnet.inference.explanation import PREMISES, Explanation, explain
 from plogicnet.inference.facts import Update, update_model, with_facts
 from plogicnet.inference.fitted import FittedModel, Prediction, PredictionBatch, fit_calibration, predictions
-from plogicnet.inference.prediction import query_of
+from plogicnet.inference.pool import Effort, choose_efforts
+from plogicnet.inference.prediction import RECALL, query_of
 from plogicnet.mln import RuleModel
 from plogicnet.neural.device import use_threads
 from plogicnet.rules import RuleTable, Statement, parse_statements, read_rule_file
@@ -274,8 +275,12 @@ class PLogicNet:
             rules = system_of(self.config).report(outcome.rule_model, outcome.hidden_q, self.config)
             outcome = replace(outcome, rule_model=replace(outcome.rule_model, rules=rules))
         calibration = fit_calibration(graph, self.config, outcome)
-        self._fitted = FittedModel.of(graph, self.config, outcome, calibration, candidates)
+        with hooks.clock("completion"):
+            scores, hidden = outcome.rule_model.scores(graph), outcome.rule_model.hidden
+            efforts = choose_efforts(graph, outcome.neural, scores, hidden, self.config.seed, hooks.progress)
+        self._fitted = FittedModel.of(graph, self.config, outcome, calibration, candidates, efforts)
         self.metrics = {"lambda": outcome.lambda_, "calibration": calibration.to_json()}
+        self.metrics["completion"] = [effort.to_json() for effort in efforts]
         self.metrics |= {"candidates": candidates, "iteration": outcome.iteration, **self._base_metrics}
         self._evaluate_splits(hooks)
         self.seconds = hooks.clock.seconds
@@ -356,21 +361,31 @@ class PLogicNet:
         return prediction.iter_answers(self.fitted, queries, top, include_known, memory, progress)
 
     def complete(
-        self, min_probability: float, top: int | None = None, progress: Progress = no_progress, all_pairs: bool = False
+        self,
+        min_probability: float,
+        top: int | None = None,
+        progress: Progress = no_progress,
+        all_pairs: bool = False,
+        recall: float = RECALL,
     ) -> list[Prediction]:
         """Return the missing facts with at least this probability, most probable first.
 
-        Candidates are the triples that rules conclude and, for each relation, all pairs of one of its heads and one of
-        its tails in train. With `all_pairs`, they are all pairs of entities.
+        Candidates are the conclusions of rules and the best answers to queries that probably have an unknown answer:
+        as many that they contain a share of `recall` of the facts of valid. With `all_pairs`, they are all pairs of
+        entities.
         """
-        batch = prediction.complete(self.fitted, min_probability, top, all_pairs, progress)
+        batch = prediction.complete(self.fitted, min_probability, top, all_pairs, recall, progress)
         return predictions(batch, self.fitted.graph)
 
     def iter_missing(
-        self, min_probability: float, progress: Progress = no_progress, all_pairs: bool = False
+        self,
+        min_probability: float,
+        progress: Progress = no_progress,
+        all_pairs: bool = False,
+        recall: float = RECALL,
     ) -> Iterator[PredictionBatch]:
         """Yield the facts of `complete` in batches of bounded size, sorted by relation, head and probability."""
-        return prediction.iter_missing(self.fitted, lambda: min_probability, all_pairs, progress)
+        return prediction.iter_missing(self.fitted, lambda: min_probability, all_pairs, recall, progress)
 
     def predict_triples(self, triples: IntArray) -> list[Prediction]:
         """Predict triples, in the given order."""
@@ -430,7 +445,8 @@ class PLogicNet:
             model.seconds = origin.seconds
         with damage_as_input_error(Path(path)):
             calibration = Calibration.from_json(content.metrics["calibration"])
+            efforts = tuple(Effort(**effort) for effort in content.metrics["completion"])
             model._fitted = FittedModel.of(
-                content.graph, content.config, content.outcome, calibration, content.metrics["candidates"]
+                content.graph, content.config, content.outcome, calibration, content.metrics["candidates"], efforts
             )
         return model

@@ -10,6 +10,7 @@ import pytest
 
 from calling import Call, call_json
 from plogicnet import PLogicNet
+from plogicnet.inference.pool import RECALLS
 from plogicnet.model import Prediction
 from plogicnet.support.errors import pluralize
 from small import fitted
@@ -111,8 +112,9 @@ def test_completion_prints_the_most_probable_triples(call: Call, run: Path, mode
     expected = to_rows(model.complete(0.0))
     code, text, stderr = call("predict", run, "--complete", "--min-probability", 0)
     assert code == 0
-    candidates = "pairs of a known head and a known tail of each relation, and conclusions of rules"
-    assert f"candidates ({candidates}), about 1 s" in stderr
+    assert re.search(r"Completing: \d+ queries, up to \d+ answers? each, about 1 s\.", stderr)
+    recall = model.metrics["completion"][RECALLS.index(0.9)]["recall"]
+    assert f"{recall:.3f} of the facts of valid are among such candidates" in stderr
     assert "--out FILE for all" in stderr
     assert len(re.findall("rules|neural model", text.partition("\nq:")[0])) == 10
     assert predict_rows(call, "predict", run, "--complete", "--min-probability", 0, "--top", 7) == expected[:7]
@@ -122,6 +124,20 @@ def test_completion_prints_the_most_probable_triples(call: Call, run: Path, mode
     all_pairs = call_json(call, "predict", run, "--complete", "--min-probability", 0, "--all-pairs", "--out", out)
     n, m = len(model.fitted.graph.entities), len(model.fitted.graph.relations)
     assert all_pairs["written"] == n * n * m - len(model.fitted.graph.train) > len(expected)
+
+
+def test_a_higher_recall_needs_more_candidates(call: Call, run: Path, tmp_path: Path) -> None:
+    out = tmp_path / "missing.jsonl"
+
+    def written(*arguments: object) -> int:
+        answer = call_json(call, "predict", run, "--complete", "--min-probability", 0, "--out", out, *arguments)
+        return int(answer["written"])
+
+    assert written("--recall", 0.5) < written() == written("--recall", 0.9) <= written("--recall", 0.99)
+    for arguments in (("--complete", "--all-pairs"), ("--head", "man0", "--relation", "parent")):
+        code, _, stderr = call("predict", run, *arguments, "--recall", 0.5)
+        assert code == 2
+        assert "--recall needs --complete" in stderr
 
 
 def test_the_title_contains_the_number_of_triples(call: Call, run: Path, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,8 +21,8 @@ from plogicnet.graph import HEAD, MISSING, RELATION, TAIL, IntArray, KnowledgeGr
 from plogicnet.grounding.rulebook import collect_rules
 from plogicnet.inference import prediction
 from plogicnet.inference.fitted import FittedModel, PredictionBatch
-from plogicnet.inference.prediction import CandidatePairs, candidate_pairs, complete, iter_answers, iter_missing
-from plogicnet.mln import RuleScores
+from plogicnet.inference.pool import WITHOUT_VALID, Effort
+from plogicnet.inference.prediction import complete, iter_answers, iter_missing
 from plogicnet.neural.protocol import Examples, NeuralModel
 from plogicnet.neural.registry import make_model
 from plogicnet.support.errors import InputError
@@ -195,23 +196,70 @@ def sizes(graph: KnowledgeGraph) -> tuple[int, int, int]:
 
 
 def missing_candidates(fitted_model: FittedModel, all_pairs: bool) -> set[Triple]:
-    """Return the unknown conclusions of rules and pairs of each relation's heads and tails, or all pairs."""
-    known = {(h, r, t) for h, r, t in fitted_model.graph.train.tolist()}
+    """Return the unknown triples of the pool with the first effort, or all unknown triples."""
+    graph, (effort, *_) = fitted_model.graph, fitted_model.efforts or (WITHOUT_VALID,)
+    known = {(h, r, t) for h, r, t in graph.train.tolist()}
+    if all_pairs:
+        return {(h, r, t) for h, r, t in itertools.product(*map(range, sizes(graph)))} - known
     found = {(h, r, t) for h, r, t in fitted_model.outcome.rule_model.groundings.hidden.tolist()}
-    for relation in range(len(fitted_model.graph.relations)):
-        heads = {h for h, r, _ in known if r == relation}
-        tails = {t for _, r, t in known if r == relation}
-        every = set(range(len(fitted_model.graph.entities)))
-        found |= set(itertools.product(every if all_pairs else heads, [relation], every if all_pairs else tails))
+    for entity, relation in itertools.product(*map(range, sizes(graph)[:2])):
+        for column, missing in ((HEAD, TAIL), (TAIL, HEAD)):
+            if slow_evidence(graph, entity, relation, column) >= effort.evidence:
+                query = [entity if i == column else MISSING if i == missing else relation for i in range(3)]
+                answers = sorted(candidates_of(graph, query, include_known=False), key=lambda t: t[missing])
+                found |= slow_best_halves(fitted_model, answers, effort.top)
     return found - known
+
+
+def slow_evidence(graph: KnowledgeGraph, entity: int, relation: int, column: int) -> float:
+    """Return the evidence that an entity has an unknown fact of a relation, by loops over all facts."""
+    names = list(itertools.product(range(len(graph.relations)), (HEAD, TAIL)))
+    filled = {
+        (e, slot): sum(1 for fact in graph.train.tolist() if fact[slot[1]] == e and fact[RELATION] == slot[0])
+        for e in range(len(graph.entities))
+        for slot in names
+    }
+    of_slot = {slot: {e for e in range(len(graph.entities)) if filled[e, slot]} for slot in names}
+    asked = relation, column
+    if filled[entity, asked]:
+        share = sum(count > 1 for count in filled.values()) / sum(count > 0 for count in filled.values())
+        several = sum(filled[e, asked] > 1 for e in of_slot[asked])
+        return (several + 2 * share) / (len(of_slot[asked]) + 2)
+    base, best = len(of_slot[asked]) / len(graph.entities), 0.0
+    for slot in names:
+        both = len(of_slot[slot] & of_slot[asked])
+        if filled[entity, slot] and both:
+            best = max(best, (both + 2 * base) / (len(of_slot[slot]) + 2))
+    return best
+
+
+def slow_best_halves(fitted_model: FittedModel, answers: list[Triple], top: int) -> set[Triple]:
+    """Return the best answers by score and those by rules. Answers that no rule concludes do not count for rules."""
+    if not answers:
+        return set()
+    batch = fitted_model.predict_batch(as_triples(answers))
+    rows = list(range(len(answers)))
+
+    def best(*keys: "np.ndarray[Any, Any]") -> list[int]:
+        columns = [np.where(batch.forbidden, -np.inf, key) for key in keys]
+        return sorted(rows, key=lambda i: tuple(-float(column[i]) for column in columns))[:top]
+
+    found = {answers[i] for i in best(batch.p_w, batch.log_odds - batch.base) if batch.reached[i]}
+    return found if fitted_model.outcome.neural is None else found | {answers[i] for i in best(batch.score)}
 
 
 LEAST = st.sampled_from([0.0, 0.01, 0.05, 0.2, 0.5, 0.7, 0.99, 1.0])
 
 
-@given(models(), LEAST, st.booleans(), st.sampled_from([1, 5, 1 << 19]))
-@settings(deadline=None, max_examples=150, suppress_health_check=list(HealthCheck))
-def test_completion_equals_brute_force(fitted_model: FittedModel, least: float, all_pairs: bool, chunk: int) -> None:
+EFFORTS = st.builds(Effort, st.sampled_from([0.0, 0.1, 0.3, 0.5, 0.8]), st.integers(1, 4))
+
+
+@given(models(), EFFORTS, LEAST, st.booleans(), st.sampled_from([1, 5, 1 << 19]))
+@settings(deadline=None, max_examples=80, suppress_health_check=list(HealthCheck))
+def test_completion_equals_brute_force(
+    fitted_model: FittedModel, effort: Effort, least: float, all_pairs: bool, chunk: int
+) -> None:
+    fitted_model = replace(fitted_model, efforts=(effort,))
     wanted = [
         c
         for c in missing_candidates(fitted_model, all_pairs)
@@ -228,51 +276,17 @@ def test_completion_equals_brute_force(fitted_model: FittedModel, least: float, 
         for top in (1, 3, 1000):
             found = complete(fitted_model, least, top, all_pairs)
             assert [tuple(t) for t in found.triples.tolist()] == slow_best(fitted_model, wanted)[:top]
-    assert sum(e.size for e in candidate_pairs(fitted_model, all_pairs)) >= len(
-        missing_candidates(fitted_model, all_pairs)
-    )
-
-
-def test_chunks_contain_every_head_once_and_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prediction, "CHUNK_CANDIDATES", 100)
-    concluded = np.array([1, 4, 91, *[4] * 60, *[0] * 30, *[2] * 110])
-    pairs = CandidatePairs(0, np.arange(0, 90, 3), np.arange(17), concluded)
-    chunks = list(pairs.chunks())
-    assert np.concatenate([heads for _, heads, _ in chunks]).tolist() == sorted([*range(0, 90, 3), 1, 2, 4, 91])
-    assert np.concatenate([paired for paired, _, _ in chunks]).tolist() == list(range(0, 90, 3))
-    assert sum(size for _, _, size in chunks) == pairs.size
-    for paired, heads, size in chunks:
-        assert size == len(paired) * 17 + int(np.isin(concluded, heads).sum())
-        assert size <= 100 or len(heads) == 1
 
 
 def test_completion_calls_the_threshold_before_each_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prediction, "CHUNK_CANDIDATES", 10)
     fitted_model, least = fitted().fitted, [0.0]
-    seen = []
+    seen = list[tuple[float, float]]()
     for batch in iter_missing(fitted_model, lambda: least[0]):
         seen.append((least[0], batch.probability.min(initial=1.0)))
         least[0] += 0.01
-    assert len(seen) > 20
+    assert len(seen) > 10
     assert all(lowest >= threshold for threshold, lowest in seen)
-
-
-def test_a_rising_threshold_saves_predictions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With `top`, skip candidates that cannot be among the best."""
-    monkeypatch.setattr(prediction, "CHUNK_CANDIDATES", 40)
-    fitted_model, scored = fitted({"neural.steps": 60}).fitted, list[int]()
-    predict_batch = FittedModel.predict_batch
-
-    def counted(self: FittedModel, triples: IntArray, rules: RuleScores | None = None) -> PredictionBatch:
-        scored.append(len(triples))
-        return predict_batch(self, triples, rules)
-
-    monkeypatch.setattr(FittedModel, "predict_batch", counted)
-    best = complete(fitted_model, 0.0, top=3)
-    few = sum(scored)
-    every = PredictionBatch.concat(list(iter_missing(fitted_model, lambda: 0.0)))
-    assert few < (sum(scored) - few) / 2
-    assert best.triples.tolist() == every.take(every.order(fitted_model.ties)[:3]).triples.tolist()
 
 
 def test_a_triple_has_the_same_probability_in_every_query() -> None:

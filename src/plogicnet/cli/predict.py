@@ -17,6 +17,7 @@ from plogicnet.support.progress import for_stderr, no_progress
 if TYPE_CHECKING:
     from plogicnet.graph import IntArray, KnowledgeGraph
     from plogicnet.inference.fitted import Prediction, PredictionBatch
+    from plogicnet.inference.pool import Effort
     from plogicnet.model import PLogicNet
 
     Batches = Iterator[tuple[IntArray | None, PredictionBatch]]
@@ -40,7 +41,17 @@ MinProbability = Annotated[
 ]
 AllPairs = Annotated[
     bool,
-    Option("--all-pairs", help="With --complete: try all entity pairs, not only known heads and tails of a relation."),
+    Option("--all-pairs", help="With --complete: try all pairs of entities, also implausible ones."),
+]
+Recall = Annotated[
+    float | None,
+    Option(
+        "--recall",
+        min=0,
+        max=1,
+        help="With --complete: share of the missing facts to find among the candidates, measured on valid."
+        " Default: 0.9.",
+    ),
 ]
 Top = Annotated[
     int | None,
@@ -92,6 +103,7 @@ def predict(
     complete: Complete = False,
     min_probability: MinProbability = None,
     all_pairs: AllPairs = False,
+    recall: Recall = None,
     top: Top = None,
     include_known: IncludeKnown = False,
     facts: options.FactsFile = None,
@@ -105,7 +117,7 @@ def predict(
 ) -> None:
     """Answer queries, predict the probability of triples, or complete the graph."""
     from plogicnet.graph import read_queries
-    from plogicnet.inference.prediction import query_of
+    from plogicnet.inference.prediction import RECALL, query_of
 
     given = 3 - (names := (head, relation, tail)).count(None)
     if [given > 0, queries is not None, triples is not None, complete].count(True) != 1 or given not in (0, 2):
@@ -114,17 +126,20 @@ def predict(
         raise InputError(f"expected {REQUESTS}, got {', '.join(used) or 'none of them'}")
     if all_pairs and not complete:
         raise InputError("--all-pairs needs --complete")
+    if recall is not None and (all_pairs or not complete):
+        raise InputError("--recall needs --complete, and does not apply to --all-pairs")
     if include_known and (complete or triples is not None):
         raise InputError(
             "--include-known works only with queries. --triples always includes known triples; --complete never does."
         )
     _check_output(out, file_format)
+    share = RECALL if recall is None else recall
     model, query_array, written = load_run(run, device, threads, snapshot, facts), None, None
     graph = model.fitted.graph
     if triples is not None:
         batches = _at_least(_predict_file(model, triples, top), min_probability)
     elif complete:
-        batches = _complete(model, min_probability, top or (N_SHOWN if out is None else None), all_pairs)
+        batches = _complete(model, min_probability, top or (N_SHOWN if out is None else None), all_pairs, share)
     else:
         query_array = query_of(graph, *names) if queries is None else read_queries(queries, graph)
         progress = no_progress if queries is None else for_stderr()
@@ -174,20 +189,35 @@ def _predict_file(model: "PLogicNet", file: Path, top: int | None) -> "Batches":
         yield None, best
 
 
-def _complete(model: "PLogicNet", min_probability: float | None, top: int | None, all_pairs: bool) -> "Batches":
+def _complete(
+    model: "PLogicNet", min_probability: float | None, top: int | None, all_pairs: bool, recall: float
+) -> "Batches":
     """Print the cost, then yield the missing facts in batches, or only the most probable facts."""
-    from plogicnet.inference.prediction import candidate_pairs, complete, seconds_to_score
+    from plogicnet.inference.prediction import complete, forecast
 
     f, minimum = model.fitted, 0.5 if min_probability is None else min_probability
-    size = sum(pairs.size for pairs in candidate_pairs(f, all_pairs))
-    seconds = max(1.0, seconds_to_score(f, all_pairs))
-    plausible = "pairs of a known head and a known tail of each relation, and conclusions of rules"
-    candidates = "all pairs of entities" if all_pairs else plausible
-    print(f"Completing: {pluralize(size, 'candidate')} ({candidates}), about {duration(seconds)}.", file=sys.stderr)
-    if top is None:
-        yield from ((None, batch) for batch in model.iter_missing(minimum, for_stderr(), all_pairs))
+    expected = forecast(f, all_pairs, recall)
+    effort, seconds = expected.effort, duration(max(1.0, expected.seconds))
+    if effort is None:
+        print(f"Completing: {expected.work:,} pairs of entities, about {seconds}.", file=sys.stderr)
     else:
-        yield None, complete(f, minimum, top, all_pairs, for_stderr())
+        queries, answers = pluralize(expected.work, "query", "queries"), pluralize(effort.top, "answer")
+        print(f"Completing: {queries}, up to {answers} each, about {seconds}.", file=sys.stderr)
+        print(_recall_text(effort, recall), file=sys.stderr)
+    if top is None:
+        yield from ((None, batch) for batch in model.iter_missing(minimum, for_stderr(), all_pairs, recall))
+    else:
+        yield None, complete(f, minimum, top, all_pairs, recall, for_stderr())
+
+
+def _recall_text(effort: "Effort", recall: float) -> str:
+    """Return which share of missing facts is probably among the candidates."""
+    if effort.recall is None:
+        return "There is no valid split to measure which share of missing facts is among these candidates."
+    text = f"{effort.recall:.3f} of the facts of valid are among such candidates"
+    if effort.recall >= recall:
+        return f"{text}. Set --recall for more or fewer."
+    return f"{text}; --recall {recall:g} cannot be reached. --all-pairs considers all pairs of entities."
 
 
 def _at_least(batches: "Batches", min_probability: float | None) -> "Batches":
@@ -293,6 +323,7 @@ def export(
     parts: Parts = "vectors,rules,predictions",
     min_probability: ExportMinProbability = 0.5,
     all_pairs: AllPairs = False,
+    recall: Recall = None,
     file_format: Annotated[
         str, Option("--format", help="Format of predictions: tsv, csv, jsonl, parquet or nt.")
     ] = "tsv",
@@ -306,10 +337,12 @@ def export(
     """Write vectors, rules and the completed graph to files for other programs."""
     from plogicnet.inference.export import ExportOptions
     from plogicnet.inference.export import export as write
+    from plogicnet.inference.prediction import RECALL
 
-    options_ = ExportOptions(
-        tuple(part.strip() for part in parts.split(",")), min_probability, all_pairs, file_format, fixed_weights
-    )
+    if recall is not None and all_pairs:
+        raise InputError("--recall does not apply to --all-pairs")
+    names, share = tuple(part.strip() for part in parts.split(",")), RECALL if recall is None else recall
+    options_ = ExportOptions(names, min_probability, all_pairs, share, file_format, fixed_weights)
     written = write(load_run(run, device, threads, snapshot).fitted, out, options_, for_stderr())
     files = sorted(out.iterdir())
     if as_json:

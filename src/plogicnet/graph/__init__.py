@@ -13,6 +13,7 @@ from plogicnet.graph.io.unpacking import read_parquet
 from plogicnet.graph.io.writers import quote_tsv, to_iri, write_graph
 from plogicnet.graph.knowledge_graph import CATEGORIES, SPLITS, KnowledgeGraph
 from plogicnet.graph.opening import open_graph
+from plogicnet.graph.slots import Slots
 from plogicnet.graph.splitting import parse_shares
 from plogicnet.graph.triples import (
     HEAD,
@@ -47,6 +48,7 @@ __all__ = [
     "IntArray",
     "KnowledgeGraph",
     "Side",
+    "Slots",
     "TripleSet",
     "Vocabulary",
     "add_facts",

@@ -18,7 +18,7 @@ from plogicnet.inference.output import (
     write_array,
     write_vectors,
 )
-from plogicnet.inference.prediction import iter_missing
+from plogicnet.inference.prediction import RECALL, iter_missing
 from plogicnet.neural.protocol import ParameterTable
 from plogicnet.rules import RuleTable, Statement
 from plogicnet.support.errors import InputError
@@ -39,8 +39,8 @@ class ExportOptions:
     Attributes:
         parts: the parts to export, any of `PARTS`.
         min_probability: minimum probability of exported predictions.
-        all_pairs: whether every pair of entities is a candidate. Otherwise the candidates of a relation are all
-            combinations of its heads and tails in train, and the triples that rules conclude.
+        all_pairs: whether every pair of entities is a candidate.
+        recall: otherwise, the share of missing facts to find among the candidates; see `Pool`.
         file_format: file format of the predictions: "tsv", "csv", "jsonl", "parquet" or "nt".
         fixed_weights: whether rules.txt marks all weights as fixed, so that `train --rules rules.txt` keeps them.
             Otherwise it marks only those that were fixed in the run.
@@ -49,6 +49,7 @@ class ExportOptions:
     parts: tuple[str, ...] = PARTS
     min_probability: float = 0.5
     all_pairs: bool = False
+    recall: float = RECALL
     file_format: str = "tsv"
     fixed_weights: bool = False
 
@@ -131,7 +132,7 @@ def export_predictions(
     ):
         for start in range(0, len(facts), CHUNK_TRIPLES):
             write_completed(triple_table(graph, facts.triples[start : start + CHUNK_TRIPLES]))
-        for batch in iter_missing(fitted, lambda: options.min_probability, options.all_pairs, progress):
+        for batch in iter_missing(fitted, lambda: options.min_probability, options.all_pairs, options.recall, progress):
             write_predictions(prediction_table(batch, graph))
             new = ~facts.contains(batch.triples)
             write_completed(triple_table(graph, batch.triples[new]))

@@ -18,9 +18,21 @@ from plogicnet.evaluation.calibration import (
     sample,
 )
 from plogicnet.evaluation.orders import CandidateScores, CombinedOrder
-from plogicnet.graph import HEAD, RELATION, SIDES, TAIL, AnswerIndex, BoolArray, FloatArray, IntArray, KnowledgeGraph
+from plogicnet.graph import (
+    HEAD,
+    RELATION,
+    SIDES,
+    TAIL,
+    AnswerIndex,
+    BoolArray,
+    FloatArray,
+    IntArray,
+    KnowledgeGraph,
+    Slots,
+)
 from plogicnet.inference.examples import Example, NameTriple, examples_of
 from plogicnet.inference.held_out import HELD_OUT, HeldOut
+from plogicnet.inference.pool import Effort, Pool, effort_for
 from plogicnet.mln import RuleScores, probability
 from plogicnet.rules import Rule
 from plogicnet.support.errors import InputError, pluralize
@@ -136,6 +148,7 @@ class FittedModel:
         candidates: number of candidate rules that mining counted.
         ties: the order of triples with equal probability, that of pLogicNet*.
         added: number of facts added since training.
+        efforts: how many candidates for missing facts are enough for some recalls.
     """
 
     graph: KnowledgeGraph
@@ -144,13 +157,26 @@ class FittedModel:
     candidates: int
     ties: CombinedOrder
     added: int = 0
+    efforts: tuple[Effort, ...] = ()
 
     @classmethod
     def of(
-        cls, graph: KnowledgeGraph, config: Config, outcome: Outcome, calibration: Calibration, candidates: int
+        cls,
+        graph: KnowledgeGraph,
+        config: Config,
+        outcome: Outcome,
+        calibration: Calibration,
+        candidates: int,
+        efforts: tuple[Effort, ...] = (),
     ) -> "FittedModel":
         """Create the trained model of a run."""
-        return cls(graph, outcome, calibration, candidates, tie_breaker(config, outcome.lambda_))
+        return cls(graph, outcome, calibration, candidates, tie_breaker(config, outcome.lambda_), efforts=efforts)
+
+    def pool(self, recall: float) -> Pool:
+        """Return the candidates for missing facts that are enough for a recall."""
+        outcome = self.outcome
+        hidden, effort = outcome.rule_model.hidden, effort_for(self.efforts, recall)
+        return Pool(self.graph, outcome.neural, self.rules, hidden, effort, Slots.of(self.graph))
 
     @cached_property
     def rules(self) -> RuleScores:

@@ -13,6 +13,7 @@ from plogicnet.evaluation.orders import ProbabilityOrder
 from plogicnet.evaluation.top import top_k
 from plogicnet.graph import HEAD, MISSING, RELATION, SIDES, TAIL, IntArray, KnowledgeGraph, Side, TripleSet, triple_keys
 from plogicnet.inference.fitted import FittedModel, PredictionBatch
+from plogicnet.inference.pool import Effort
 from plogicnet.support import memory
 from plogicnet.support.errors import InputError
 from plogicnet.support.progress import Progress, no_progress
@@ -30,6 +31,10 @@ SCORE_TOLERANCE = 1e-3
 """Absolute and relative tolerance of the score threshold, for the same reason as `N_EXTRA_CANDIDATES`."""
 ALMOST_ONE = 1 - 2**-53
 """The largest probability below one."""
+RECALL = 0.9
+"""The default recall of completion; see `Pool`."""
+TIMED_QUERIES = 64
+"""The number of queries that are timed for a forecast."""
 
 
 def chunk_size() -> int:
@@ -123,107 +128,92 @@ def _entity_candidates(
     return query[rows], triples
 
 
-@dataclass(frozen=True)
-class CandidatePairs:
-    """The candidates for missing facts of one relation.
-
-    Attributes:
-        relation: the id of the relation.
-        heads, tails: every pair of one of these heads and one of these tails is a candidate.
-        concluded_heads: the head of each triple that rules conclude. These triples are candidates too.
-    """
-
-    relation: int
-    heads: IntArray
-    tails: IntArray
-    concluded_heads: IntArray
-
-    @property
-    def size(self) -> int:
-        """The number of candidates, including known facts."""
-        return len(self.heads) * len(self.tails) + len(self.concluded_heads)
-
-    def chunks(self) -> Iterator[tuple[IntArray, IntArray, int]]:
-        """Yield chunks of heads as three values.
-
-        These are the heads that are paired with all tails, all heads of the chunk, and the number of candidates.
-        """
-        all_heads, counts = np.unique(np.concatenate([self.heads, self.concluded_heads]), return_counts=True)
-        paired = np.isin(all_heads, self.heads)
-        sums = np.append(0, np.cumsum(counts + paired * (len(self.tails) - 1)))
-        start, max_candidates = 0, chunk_size()
-        while start < len(all_heads):
-            stop = max(start + 1, int(np.searchsorted(sums, sums[start] + max_candidates, "right")) - 1)
-            rows = slice(start, stop)
-            yield all_heads[rows][paired[rows]], all_heads[rows], int(sums[stop] - sums[start])
-            start = stop
-
-
-def candidate_pairs(fitted: FittedModel, all_pairs: bool = False) -> Iterator[CandidatePairs]:
-    """Yield the candidates of each relation. Heads and tails are those in train, or all entities with `all_pairs`."""
-    train, hidden = fitted.graph.train, fitted.outcome.rule_model.hidden
-    entities = np.arange(len(fitted.graph.entities))
-    for relation in range(len(fitted.graph.relations)):
-        facts = train[train[:, RELATION] == relation]
-        heads, tails = (entities, entities) if all_pairs else (np.unique(facts[:, HEAD]), np.unique(facts[:, TAIL]))
-        yield CandidatePairs(relation, heads, tails, hidden[hidden[:, RELATION] == relation][:, HEAD])
-
-
 def iter_missing(
     fitted: FittedModel,
     min_probability: Callable[[], float],
     all_pairs: bool = False,
+    recall: float = RECALL,
     progress: Progress = no_progress,
 ) -> Iterator[PredictionBatch]:
     """Yield the missing facts with at least a minimum probability, in batches of bounded size.
 
-    The facts are sorted by relation id, then by head id, then by decreasing probability. `min_probability` is called
-    before each batch, because the minimum can rise during the search.
+    The candidates are those of the pool for a recall, or all pairs of entities. The facts are sorted by relation id,
+    then by head id, then by decreasing probability. `min_probability` is called before each batch, because the minimum
+    can rise during the search.
     """
-    relations = list(candidate_pairs(fitted, all_pairs))
-    with progress("scoring candidates", sum(pairs.size for pairs in relations)) as advance:
-        for pairs in relations:
-            for paired, heads, candidates in pairs.chunks():
-                yield _missing(fitted, pairs, paired, heads, min_probability())
-                advance(candidates)
+    parts = _iter_all_pairs(fitted, min_probability, progress) if all_pairs else _iter_pool(fitted, recall, progress)
+    for triples in parts:
+        batch = fitted.predict_batch(triples)
+        batch = batch.take(batch.probability >= min_probability())
+        yield batch.take(batch.order(fitted.ties, batch.triples[:, HEAD]))
 
 
-def _missing(
-    fitted: FittedModel, pairs: CandidatePairs, paired: IntArray, heads: IntArray, min_probability: float
-) -> PredictionBatch:
-    """Return the missing facts of one relation with these heads; the heads in `paired` are paired with all tails.
+def _iter_pool(fitted: FittedModel, recall: float, progress: Progress) -> Iterator[IntArray]:
+    """Yield the candidates of the pool, in parts of bounded size. The candidates of a head are in one part."""
+    pool = fitted.pool(recall)
+    with progress("finding candidates, queries", pool.n_queries()) as advance:
+        for relation in range(len(fitted.graph.relations)):
+            yield from _parts(pool.candidates(relation, advance), chunk_size())
 
-    Candidates that no rule concludes are first filtered by score, since the probability increases with the score. The
-    remaining candidates and all concluded triples are predicted.
+
+def _parts(triples: IntArray, size: int) -> Iterator[IntArray]:
+    """Split triples that are sorted by head, so that each head is in one part. A part with several heads fits `size`.
+
+    Example:
+        >>> triples = np.array([[0, 0, 1], [0, 0, 2], [1, 0, 2], [2, 0, 2]])
+        >>> [part[:, HEAD].tolist() for part in _parts(triples, size=2)]
+        [[0, 0], [1, 2]]
     """
-    head_indices, concluded, _ = fitted.hidden.lookup(heads, np.full(len(heads), pairs.relation))
-    rows, columns = _filter_by_score(fitted, pairs, paired, min_probability)
-    head = np.concatenate([paired[rows], heads[head_indices]])
-    tail = np.concatenate([pairs.tails[columns], concluded])
-    triples = np.stack([head, np.full(len(head), pairs.relation), tail], axis=1)
-    keys = np.unique(triple_keys(triples, len(fitted.graph.entities)))
-    keys = keys[~fitted.graph.observed.contains_keys(keys)]
-    batch = fitted.predict_batch(TripleSet.of_keys(keys, len(fitted.graph.entities)).triples)
-    batch = batch.take(batch.probability >= min_probability)
-    return batch.take(batch.order(fitted.ties, batch.triples[:, HEAD]))
+    ends, first = np.flatnonzero(np.diff(triples[:, HEAD], append=-1)) + 1, 0
+    while first < len(triples):
+        fitting = ends[(ends > first) & (ends <= first + size)]
+        stop = int(fitting[-1]) if len(fitting) else int(ends[np.searchsorted(ends, first, "right")])
+        yield triples[first:stop]
+        first = stop
+
+
+def _iter_all_pairs(
+    fitted: FittedModel, min_probability: Callable[[], float], progress: Progress
+) -> Iterator[IntArray]:
+    """Yield the unknown triples of all pairs of entities that can have the minimum probability, in parts."""
+    n, size = len(fitted.graph.entities), max(1, chunk_size() // max(1, len(fitted.graph.entities)))
+    with progress("scoring candidates", n * n * len(fitted.graph.relations)) as advance:
+        for relation in range(len(fitted.graph.relations)):
+            for start in range(0, n, size):
+                heads = np.arange(start, min(start + size, n))
+                yield _possible_pairs(fitted, relation, heads, min_probability())
+                advance(len(heads) * n)
+
+
+def _possible_pairs(fitted: FittedModel, relation: int, heads: IntArray, min_probability: float) -> IntArray:
+    """Return the unknown triples of these heads that rules conclude, or whose score can give the minimum probability.
+
+    The probability increases with the score, so that most triples need not be predicted.
+    """
+    n, relations = len(fitted.graph.entities), np.full(len(heads), relation)
+    row, concluded, _ = fitted.rules.of_queries(heads, relations, "tail")
+    rows, tails = _filter_by_score(fitted, relation, heads, min_probability)
+    head = np.concatenate([heads[rows], heads[row]])
+    triples = np.stack([head, np.full(len(head), relation), np.concatenate([tails, concluded])], axis=1)
+    keys = np.unique(triple_keys(triples, n))
+    return TripleSet.of_keys(keys[~fitted.graph.observed.contains_keys(keys)], n).triples
 
 
 def _filter_by_score(
-    fitted: FittedModel, pairs: CandidatePairs, paired: IntArray, min_probability: float
+    fitted: FittedModel, relation: int, heads: IntArray, min_probability: float
 ) -> tuple[IntArray, IntArray]:
-    """Return the pairs of a head and a tail, as two arrays of indices, whose score can give the minimum probability."""
-    c, neural = fitted.calibration, fitted.outcome.neural
+    """Return the pairs (index of a head, tail) whose score can give the minimum probability, as two arrays."""
+    c, neural, every = fitted.calibration, fitted.outcome.neural, np.arange(len(fitted.graph.entities))
     min_log_odds = float(special.logit(min(min_probability, ALMOST_ONE))) - c.intercept
     # whether the probability of a triple without a score that no rule concludes is at least the minimum
     unscored = bool(c.probability(np.array([[np.nan, 0.0, 0.0]]))[0] >= min_probability)
-    if neural is None or c.score == 0 or not len(paired) or not len(pairs.tails):
-        rows, columns = np.indices(
-            (len(paired), len(pairs.tails)) if min_log_odds <= SCORE_TOLERANCE or unscored else (0, 0)
-        )
+    if neural is None or c.score == 0:
+        is_possible = min_log_odds <= SCORE_TOLERANCE or unscored
+        rows, columns = np.indices((len(heads), len(every)) if is_possible else (0, 0))
         return rows.ravel(), columns.ravel()
     min_score = min_log_odds / c.score
     min_score -= SCORE_TOLERANCE * max(1.0, abs(min_score))
-    scores = neural.score_answers(paired, np.full(len(paired), pairs.relation), "tail", pairs.tails)
+    scores = neural.score_answers(heads, np.full(len(heads), relation), "tail", every)
     passing = scores >= min_score
     if unscored:
         passing |= scores.isnan()
@@ -236,6 +226,7 @@ def complete(
     min_probability: float,
     top: int | None = None,
     all_pairs: bool = False,
+    recall: float = RECALL,
     progress: Progress = no_progress,
 ) -> PredictionBatch:
     """Return the missing facts with at least a minimum probability, or only the `top` best, most probable first.
@@ -249,7 +240,7 @@ def complete(
     def threshold() -> float:
         return max(min_probability, float(kept[0].probability[-1])) if len(kept[0]) == top else min_probability
 
-    for batch in iter_missing(fitted, threshold, all_pairs, progress):
+    for batch in iter_missing(fitted, threshold, all_pairs, recall, progress):
         kept.append(batch)
         if top is not None and len(batch):
             kept[:] = [most_probable(fitted, kept, top)]
@@ -264,14 +255,44 @@ def most_probable(fitted: FittedModel, batches: Sequence[PredictionBatch], top: 
     return batch.take(batch.order(fitted.ties)[:top])
 
 
-def seconds_to_score(fitted: FittedModel, all_pairs: bool = False) -> float:
-    """Estimate the time to score all candidates for missing facts, by timing one chunk of the largest relation."""
-    relations = list(candidate_pairs(fitted, all_pairs))
-    pairs = max(relations, key=lambda pairs: pairs.size)
-    paired = next(pairs.chunks(), (pairs.heads,))[0]
+@dataclass(frozen=True)
+class Forecast:
+    """What completion will take.
+
+    Attributes:
+        effort: the effort; None for all pairs of entities.
+        work: the number of queries, or of pairs of entities.
+        seconds: the estimated time.
+    """
+
+    effort: Effort | None
+    work: int
+    seconds: float
+
+
+def forecast(fitted: FittedModel, all_pairs: bool = False, recall: float = RECALL) -> Forecast:
+    """Estimate the time of completion, by measuring some of its work."""
+    n, m = len(fitted.graph.entities), len(fitted.graph.relations)
+    if all_pairs:
+        heads = np.arange(min(n, max(1, chunk_size() // n)))
+        seconds = _fastest_of_two(lambda: _possible_pairs(fitted, 0, heads, min_probability=1.0))
+        return Forecast(None, n * n * m, seconds * n * m / len(heads))
+    pool = fitted.pool(recall)
+    work, asked = pool.n_queries(), np.arange(min(n, TIMED_QUERIES))
+    relation = int(np.bincount(fitted.graph.train[:, RELATION], minlength=m).argmax())
+
+    def answer() -> None:
+        for triples in pool.best_answers(asked, relation, "tail"):
+            fitted.predict_batch(triples)
+
+    return Forecast(pool.effort, work, _fastest_of_two(answer) * work / len(asked))
+
+
+def _fastest_of_two(work: Callable[[], object]) -> float:
+    """Return the seconds of a call. The first of two calls can compile code."""
     seconds = []
-    for _ in range(2):  # the first call is the warm-up
+    for _ in range(2):
         started = time.perf_counter()
-        _filter_by_score(fitted, pairs, paired, min_probability=1.0)
+        work()
         seconds.append(time.perf_counter() - started)
-    return min(seconds) * sum(pairs.size for pairs in relations) / max(1, len(paired) * len(pairs.tails))
+    return min(seconds)

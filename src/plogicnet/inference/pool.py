@@ -1,0 +1,217 @@
+"""The candidates for missing facts: the best answers to queries that probably have an answer that is not known.
+
+A query is a relation and an entity on one side. Whether it probably has an unknown answer is judged by the relations
+of the entity (`Slots.evidence`). Each such query contributes its best answers by the neural model and by the rules.
+How much evidence is needed and how many answers are taken is an `Effort`, chosen by how many facts of valid would be
+among the candidates.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from plogicnet.evaluation.candidates import Queries
+from plogicnet.evaluation.orders import CombinedOrder
+from plogicnet.evaluation.ranking import rank
+from plogicnet.evaluation.top import top_k
+from plogicnet.graph import (
+    HEAD,
+    RELATION,
+    SIDES,
+    TAIL,
+    BoolArray,
+    FloatArray,
+    IntArray,
+    KnowledgeGraph,
+    Side,
+    Slots,
+    TripleSet,
+    triple_keys,
+)
+from plogicnet.mln import RuleScores
+from plogicnet.neural.protocol import NeuralModel
+from plogicnet.support.progress import Advance, Progress, no_progress
+from plogicnet.support.records import Record
+
+RECALLS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99)
+"""The recalls for which an effort is chosen."""
+TOPS = (1, 2, 3, 5, 10, 20, 50, 100)
+"""The numbers of answers per query to choose from."""
+MAX_TRIPLES, MAX_TRIPLES_BY_QUERY = 1_000, 250
+"""Maximum number of validation triples for the choice; the second one if queries need message passing."""
+CANDIDATE_COST = 50
+"""The cost of predicting a candidate, relative to that of scoring an entity as answer of a query."""
+QUERIES_PER_CALL = 1_024
+KNOWN_SIDE: dict[Side, Side] = {"tail": "head", "head": "tail"}
+"""The side of the known entity, by the missing side."""
+
+
+@dataclass(frozen=True)
+class Effort(Record):
+    """How many candidates for missing facts are considered.
+
+    Attributes:
+        evidence: minimum evidence that an entity has an unknown fact of a relation; see `Slots.evidence`.
+        top: number of answers per query.
+        recall: the share of validation triples among the candidates; None if there is no valid split.
+        target: the recall that was asked for; None if there is no valid split.
+    """
+
+    evidence: float
+    top: int
+    recall: float | None = None
+    target: float | None = None
+
+
+WITHOUT_VALID = Effort(evidence=0.3, top=10)
+"""The effort if there is no valid split to choose it."""
+
+
+def choose_efforts(
+    graph: KnowledgeGraph,
+    neural: NeuralModel | None,
+    rules: RuleScores,
+    hidden: IntArray,
+    seed: int,
+    progress: Progress = no_progress,
+) -> tuple[Effort, ...]:
+    """Return the cheapest effort for each of `RECALLS`. A recall that cannot be reached has the largest effort.
+
+    Args:
+        graph: the graph.
+        neural: the neural model, or None.
+        rules: the rule model's scores.
+        hidden: conclusions of rules, which are always candidates.
+        seed: the seed of the sample of valid.
+        progress: progress display.
+    """
+    size = MAX_TRIPLES if neural is None or neural.is_pairwise else MAX_TRIPLES_BY_QUERY
+    triples = graph.valid[np.random.default_rng([seed, 29]).permutation(len(graph.valid))[:size]]
+    if not len(triples):
+        return ()
+    slots, n = Slots.of(graph), len(graph.entities)
+    best = _best_ranks(replace(graph, valid=triples), neural, rules, progress)
+    evidence = np.stack([_evidence_of(triples, slots, KNOWN_SIDE[side]) for side in SIDES], 1)
+    is_concluded = TripleSet.of(hidden, n).contains(triples)
+    options: list[tuple[float, float, int]] = []  # evidence, recall, top
+    for top in TOPS:
+        reached = np.where(best <= top, evidence, -np.inf).max(axis=1)
+        reached[is_concluded] = np.inf
+        ordered = np.sort(reached)[::-1]
+        for target in RECALLS:
+            least = float(min(ordered[int(np.ceil(target * len(ordered))) - 1], 1.0))
+            least = least if least >= 0 else 0.0  # not reached: all queries
+            options.append((least, float((reached >= least).mean()), top))
+    thresholds = np.unique([least for least, _, _ in options])
+    n_queries = dict(zip(thresholds.tolist(), count_queries(slots, thresholds).tolist(), strict=True))
+    costs = [n_queries[least] * (n + CANDIDATE_COST * top) for least, _, top in options]
+    efforts = []
+    for target in RECALLS:
+        enough = [i for i, (_, recall, _) in enumerate(options) if recall >= target]
+        # if none is enough, take the largest recall
+        chosen = min(enough or range(len(options)), key=lambda i: (0 if enough else -options[i][1], costs[i]))
+        least, recall, top = options[chosen]
+        efforts.append(Effort(least, top, recall, target))
+    return tuple(efforts)
+
+
+def effort_for(efforts: Sequence[Effort], recall: float) -> Effort:
+    """Return the first effort for at least this recall, or the largest effort.
+
+    Example:
+        >>> effort_for([Effort(0.5, 1, 0.52, 0.5), Effort(0.1, 10, 0.91, 0.9)], recall=0.8).top
+        10
+    """
+    if not efforts:
+        return WITHOUT_VALID
+    return next((effort for effort in efforts if (effort.target or 0.0) >= recall), efforts[-1])
+
+
+def count_queries(slots: Slots, thresholds: FloatArray) -> IntArray:
+    """Return the number of queries with at least this evidence, for each of the thresholds, which are sorted."""
+    counts = np.zeros(len(thresholds) + 1, dtype=np.int64)
+    for relation in range(slots.n_relations):
+        for side in SIDES:
+            reached = np.searchsorted(thresholds, slots.evidence(relation, side), "right")
+            counts += np.bincount(reached, minlength=len(counts))
+    return counts[::-1].cumsum()[::-1][1:]
+
+
+def _best_ranks(graph: KnowledgeGraph, neural: NeuralModel | None, rules: RuleScores, progress: Progress) -> FloatArray:
+    """Return the rank of each missing entity of valid among those that train does not know, by the better half.
+
+    The columns are the missing sides. A rank by the rules counts only if a rule concludes the triple.
+    """
+    orders = {"neural": CombinedOrder()} if neural is not None else {}
+    orders["rules"] = CombinedOrder(neural=False)
+    ranks = rank(graph, "valid", neural, rules, orders, progress=progress, filtered=["train"])
+    is_reached = rules.of_triples(graph.valid)[1]
+    by_rules = np.where(is_reached[:, None], ranks["rules"].pessimistic, np.inf)
+    return by_rules if neural is None else np.minimum(by_rules, ranks["neural"].pessimistic)
+
+
+def _evidence_of(triples: IntArray, slots: Slots, side: Side) -> FloatArray:
+    """Return the evidence of the entities on a side of some triples."""
+    evidence = np.empty(len(triples))
+    for relation in np.unique(triples[:, RELATION]).tolist():
+        rows = triples[:, RELATION] == relation
+        evidence[rows] = slots.evidence(relation, side)[triples[rows, HEAD if side == "head" else TAIL]]
+    return evidence
+
+
+@dataclass(frozen=True)
+class Pool:
+    """The candidates for missing facts of a graph.
+
+    Attributes:
+        graph: the graph, whose training triples are known.
+        neural: the neural model, or None.
+        rules: the rule model's scores.
+        hidden: conclusions of rules, which are always candidates.
+        effort: how many candidates there are.
+        slots: the slots of the graph.
+    """
+
+    graph: KnowledgeGraph
+    neural: NeuralModel | None
+    rules: RuleScores
+    hidden: IntArray
+    effort: Effort
+    slots: Slots
+
+    def n_queries(self) -> int:
+        """Return the number of queries."""
+        return int(count_queries(self.slots, np.array([self.effort.evidence]))[0])
+
+    def candidates(self, relation: int, advance: Advance) -> IntArray:
+        """Return the candidates of a relation, sorted by head and tail. Known facts are left out.
+
+        `advance` is called with the number of queries that are done.
+        """
+        n = len(self.graph.entities)
+        keys = [triple_keys(self.hidden[self.hidden[:, RELATION] == relation], n)]
+        for side in SIDES:
+            evidence = self.slots.evidence(relation, KNOWN_SIDE[side])
+            known = np.flatnonzero(evidence >= self.effort.evidence)
+            for start in range(0, len(known), QUERIES_PER_CALL):
+                part = known[start : start + QUERIES_PER_CALL]
+                keys += [triple_keys(found, n) for found in self.best_answers(part, relation, side)]
+                advance(len(part))
+        distinct = np.unique(np.concatenate(keys))
+        return TripleSet.of_keys(distinct[~self.graph.observed.contains_keys(distinct)], n).triples
+
+    def best_answers(self, known: IntArray, relation: int, side: Side) -> Iterator[IntArray]:
+        """Yield the triples of the best answers, by the neural model and by the rules."""
+        queries = Queries(known, np.full(len(known), relation), side)
+        answers = self.graph.observed_answers[side]
+        orders = [CombinedOrder(neural=False)] + ([] if self.neural is None else [CombinedOrder()])
+        for order in orders:
+            best = top_k(self.neural, self.rules, order, queries, self.effort.top, answers)
+            row, column = np.nonzero(best >= 0)
+            ends = (known[row], best[row, column]) if side == "tail" else (best[row, column], known[row])
+            triples = np.stack([ends[0], np.full(len(row), relation), ends[1]], 1)
+            yield triples if order.neural else triples[self._is_reached(triples)]
+
+    def _is_reached(self, triples: IntArray) -> BoolArray:
+        return self.rules.of_triples(triples)[1]

@@ -1,9 +1,11 @@
 """The path model, ComplEx, their mixture, and rules with each of them, over several seeds.
 
 A mixture is trained once per seed, and its parts are also evaluated alone and with the rules, each with its own λ.
-Rules are mined in the same run, but not with `--set em.rules=false`. On a CPU, ComplEx takes much less time than the
-path model. With `--longer`, only ComplEx is trained, with so many times its steps, for example the ratio of the seconds
-of both. The MRR on valid decides with which of the two to compare.
+Rules are mined in the same run, but not with `--set em.rules=false`. With mln.objective=pseudolikelihood, their weights
+are learned from q of the mixture, also where a row ranks by rules and one part.
+
+On a CPU, ComplEx takes much less time than the path model. With `--longer`, only ComplEx is trained, with so many times
+its steps, for example the ratio of the seconds of both. The MRR on valid decides with which of the two to compare.
 
     python benchmarks/mixtures.py --data umls --out FILE         one data set, a row per model; seeds that FILE has are
                                                                  not trained again

@@ -190,6 +190,7 @@ def explain(options: argparse.Namespace) -> Iterator[Row]:
         falls.append(falls_of(graph, model, triple, paths[0].triples, rng) if paths else (0.0, 0.0))
     by_path, by_chance = np.array(falls).T
     yield {
+        "dataset": graph.name,
         "frontier": model.settings.frontier,
         "steps": model.settings.steps,
         **trained,

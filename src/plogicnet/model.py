@@ -1,7 +1,7 @@
 """The class PLogicNet, which trains, evaluates, predicts, explains, saves and loads a model."""
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -367,14 +367,17 @@ class PLogicNet:
         progress: Progress = no_progress,
         all_pairs: bool = False,
         recall: float = RECALL,
+        known: Sequence[str] = SPLITS,
     ) -> list[Prediction]:
         """Return the missing facts with at least this probability, most probable first.
+
+        The triples of the splits `known` are not missing. To see which held-out facts are found, use `known=["train"]`.
 
         Candidates are the conclusions of rules and the best answers to queries that probably have an unknown answer:
         as many that they contain a share of `recall` of the facts of valid. With `all_pairs`, they are all pairs of
         entities.
         """
-        batch = prediction.complete(self.fitted, min_probability, top, all_pairs, recall, progress)
+        batch = prediction.complete(self.fitted, min_probability, top, all_pairs, recall, known, progress)
         return predictions(batch, self.fitted.graph)
 
     def iter_missing(
@@ -383,9 +386,10 @@ class PLogicNet:
         progress: Progress = no_progress,
         all_pairs: bool = False,
         recall: float = RECALL,
+        known: Sequence[str] = SPLITS,
     ) -> Iterator[PredictionBatch]:
         """Yield the facts of `complete` in batches of bounded size, sorted by relation, head and probability."""
-        return prediction.iter_missing(self.fitted, lambda: min_probability, all_pairs, recall, progress)
+        return prediction.iter_missing(self.fitted, lambda: min_probability, all_pairs, recall, known, progress)
 
     def predict_triples(self, triples: IntArray) -> list[Prediction]:
         """Predict triples, in the given order."""

@@ -185,7 +185,7 @@ def check_attributes(model: NeuralModel, graph: KnowledgeGraph) -> None:
         assert graph.observed.contains(neighbour.fact[None, :]).all(), "a neighbour's fact must be known"
     for path in reasons.paths:
         assert graph.observed.contains(path.triples).all(), "a path must consist of known facts"
-    if isinstance(model, ProposingModel) and model.can_propose_rules:
+    if isinstance(model, ProposingModel):
         proposals = model.propose_rules(graph.train[:5])
         assert min(proposals.values(), default=1.0) > 0
         hypotheses = {rule.head.relation for rule in proposals}

@@ -1,7 +1,6 @@
 """Rules that a neural model proposes: their counts and thresholds, compared with brute force."""
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -10,8 +9,7 @@ from plogicnet.graph import RELATION, KnowledgeGraph, demo_family
 from plogicnet.grounding.native.walks import Chain
 from plogicnet.grounding.proposals import facts_to_explain, with_proposals
 from plogicnet.grounding.rulebook import collect_rules
-from plogicnet.rules import Rule, Step, chain_rule, parse_rule
-from plogicnet.support.errors import InputError
+from plogicnet.rules import Rule, Step, chain_rule, parse_rule, parse_statements
 from reference import as_set, graphs_and_chains, support_and_hits
 
 Counts = dict[str, tuple[int, int]]
@@ -26,6 +24,7 @@ def counts_after(graph: KnowledgeGraph, config: Config, rules: list[Rule]) -> Co
     """Return support and hits of the rules that are kept, without mined ones."""
     mined = collect_rules(graph, config).rules
     table = with_proposals(mined, dict.fromkeys(rules, 1.0), graph, config)
+    assert len(set(table.rules)) == len(table.rules), "no rule twice"
     rows = zip(table.rules, table.support.tolist(), table.hits.tolist(), strict=True)
     return {str(rule): (support, hits) for rule, support, hits in rows if rule not in set(mined.rules)}
 
@@ -55,8 +54,28 @@ def test_known_rules_patterns_and_long_chains_are_left_out() -> None:
     assert counts_after(graph, config, rules) == {proposed[0]: (2, 1)}
     mined = config.with_values({"rules.max_length": 3})
     assert counts_after(graph, mined, rules) == {}
-    with pytest.raises(InputError, match=r"rules\.counting=paths"):
-        counts_after(graph, config.with_values({"rules.counting": "paths"}), rules)
+
+
+def test_a_written_rule_is_not_proposed_again() -> None:
+    graph = demo_family()
+    written = parse_statements("=1: sibling(A, B) & child(A, C) => child(B, C)", graph)
+    rules = collect_rules(graph, Config(), written).rules
+    proposed = [statement.rule.canonical for statement in written]
+    assert proposed[0] not in rules.rules, "it is written in another way"
+    assert with_proposals(rules, dict.fromkeys(proposed, 1.0), graph, Config()).rules == rules.rules
+
+
+def test_the_most_used_chains_are_counted_first() -> None:
+    rows = [(f"a{i}", relation, f"b{i}") for i in range(40) for relation in ("r", "s", "t")]
+    rows += [(f"b{i}", "back", f"a{i}") for i in range(40)]
+    graph = KnowledgeGraph.from_names(rows)
+    rules = [parse_rule(f"{relation}(X, Y) & back(Y, Z) & r(Z, U) => t(X, U)") for relation in ("r", "s")]
+    config = Config().with_values({"rules.counted_paths": 90})
+    assert len(counts_after(graph, config.with_values({"rules.counted_paths": 0}), rules)) == 2
+    mined = collect_rules(graph, config).rules
+    for favourite in (0, 1):
+        table = with_proposals(mined, {rule: 1.0 + (i == favourite) for i, rule in enumerate(rules)}, graph, config)
+        assert set(table.rules) - set(mined.rules) == {rules[favourite]}
 
 
 def test_facts_are_spread_over_the_relations() -> None:
@@ -65,4 +84,7 @@ def test_facts_are_spread_over_the_relations() -> None:
     assert np.bincount(facts[:, RELATION]).tolist() == [3] * len(graph.relations)
     assert graph.observed.contains(facts).all()
     assert len(facts_to_explain(graph, 10**9, seed=0)) == len(graph.train)
+    few = [set(facts_to_explain(graph, 5, seed)[:, RELATION].tolist()) for seed in range(20)]
+    assert {len(relations) for relations in few} == {5}
+    assert len(set.union(*few)) == len(graph.relations), "every relation has its turn"
     assert not np.array_equal(facts, facts_to_explain(graph, len(facts), seed=1))

@@ -1,18 +1,19 @@
 """The effort of completion: the recall on valid that it states is that of the candidates it gives."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from plogicnet.graph import KnowledgeGraph, TripleSet
+from plogicnet.graph import SPLITS, KnowledgeGraph, TripleSet
 from plogicnet.inference.fitted import FittedModel
 from plogicnet.inference.pool import RECALLS, WITHOUT_VALID, choose_efforts, effort_for
 from small import family_rows, fitted
 
 
-def candidates(model: FittedModel, recall: float) -> TripleSet:
-    pool = model.pool(recall)
+def candidates(model: FittedModel, recall: float, known: Sequence[str] = ("train",)) -> TripleSet:
+    pool = model.pool(recall, known)
     counted: list[float] = []
     parts = [pool.candidates(r, lambda n=1, note="": counted.append(n)) for r in range(len(model.graph.relations))]  # noqa: ARG005
     assert sum(counted) == pool.n_queries()
@@ -32,6 +33,11 @@ def test_the_candidates_have_the_stated_recall(values: dict[str, object]) -> Non
         assert found.contains(model.graph.valid).mean() >= (effort.recall or 0.0), "ties can add candidates"
         assert (effort.recall or 0.0) >= target or effort.recall == model.efforts[-1].recall, "the largest recall"
         assert not model.graph.observed.contains(found.triples).any()
+        new = candidates(model, target, SPLITS)
+        assert not new.contains(model.graph.valid).any(), "a fact of the graph's own files is not missing"
+        assert new.contains(
+            found.triples[~TripleSet.of(model.graph.valid, found.entities).contains(found.triples)]
+        ).all()
     assert sizes == sorted(sizes)
 
 

@@ -2,12 +2,16 @@
 
 import itertools
 import math
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+from plogicnet import PLogicNet
 from plogicnet.config import Config
 from plogicnet.evaluation.calibration import sample
 from plogicnet.evaluation.metrics import compute_metrics
@@ -22,7 +26,7 @@ from plogicnet.neural.protocol import Examples
 from plogicnet.neural.vectors.model import VectorModel
 from plogicnet.rules import RuleTable
 from plogicnet.support.errors import InputError
-from plogicnet.support.progress import Progress, Timer, no_progress
+from plogicnet.support.progress import Advance, Progress, Timer, no_progress
 from plogicnet.training.em import initial_state, make_examples, run_em
 from plogicnet.training.hooks import Hooks
 from plogicnet.training.selection import choose_lambda, ranking_orders
@@ -575,7 +579,36 @@ def test_the_path_model_proposes_rules_after_the_first_e_step() -> None:
     assert again.rule_model.rules.rules == rules.rules
 
 
-def test_proposals_need_a_model_with_paths() -> None:
-    for values in ({"neural__model": "TransE"}, {"em__neural": False}):
-        with pytest.raises(InputError, match=r"rules\.propose=paths needs a path model"):
-            em_of(small_graph(), small_config(**(PROPOSED | {"neural__paths__dim": 32} | values)))
+def test_rules_are_proposed_once() -> None:
+    shown: list[str] = []
+
+    @contextmanager
+    def progress(description: str, total: float) -> Iterator[Advance]:  # noqa: ARG001
+        shown.append(description)
+        yield lambda units=1, note="": None  # noqa: ARG005
+
+    graph, config = small_graph(), small_config(**PROPOSED)
+    mined = mined_of(graph, config)
+    hooks = Hooks(progress=progress)
+    run_em(graph, config, initial_state(graph, config, mined.rules, mined.constraints, hooks), hooks)
+    assert shown.count("training Paths, steps") == 2
+    assert shown.count("paths that propose rules, facts") == 1
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"neural__model": "TransE"}, "needs a path model"),
+        ({"em__neural": False}, "needs em.neural=true"),
+        ({"em__rules": False}, "needs em.rules=true"),
+        ({"rules__counting": "paths"}, "rules.counting=distinct"),
+    ],
+)
+def test_settings_that_do_not_permit_proposals_are_refused_before_training(
+    values: dict[str, object], message: str
+) -> None:
+    with pytest.raises(InputError, match=rf"rules\.propose=paths .*{re.escape(message)}"):
+        PLogicNet(small_config(**({"rules__propose": "paths", "neural__model": "Paths"} | values)))
+    for system in ("blp", "ruge", "nne_aer"):
+        with pytest.raises(InputError, match="does not use proposed rules"):
+            PLogicNet(Config().with_values({"system": system, "rules.propose": "paths"}))

@@ -62,5 +62,5 @@ def _missing_facts(model: PLogicNet) -> list[dict[str, Any]]:
             "reason": show.best_reason(model.explain(*p.triple)),
             "confirmed": p.held_out is not None,
         }
-        for p in model.complete(min_probability=0.0, top=N_FACTS)
+        for p in model.complete(min_probability=0.0, top=N_FACTS, known=["train"])
     ]

@@ -207,7 +207,7 @@ def _complete(
     if top is None:
         yield from ((None, batch) for batch in model.iter_missing(minimum, for_stderr(), all_pairs, recall))
     else:
-        yield None, complete(f, minimum, top, all_pairs, recall, for_stderr())
+        yield None, complete(f, minimum, top, all_pairs, recall, progress=for_stderr())
 
 
 def _recall_text(effort: "Effort", recall: float) -> str:

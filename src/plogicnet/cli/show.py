@@ -174,7 +174,7 @@ def predictions_table(
         rows.append([fact(p.triple, labels), *probabilities, source, p.held_out or "–"])
     unscored, held_out = sum(p.q is None for p in shown), sum(p.held_out is not None for p in shown)
     notes = {
-        f"{unscored:,} of {len(shown):,} have no q: the neural model cannot score them.": unscored,
+        f"{unscored:,} of {len(shown):,} have no q: no neural model scores them.": unscored,
         f"{pluralize(hidden_known, 'known answer')} not shown. Use --include-known to show all answers.": hidden_known,
         f"{pluralize(held_out, 'fact is', 'facts are')} held out: in valid or test, not used for training.": held_out,
     }

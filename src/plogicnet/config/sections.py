@@ -83,7 +83,9 @@ class Rules:
         0, "number of walks that propose chains of three steps; 0: all chains are found, without sampling", low=0
     )
     counted_paths: int = setting(
-        0, "with sampled_walks, largest number of paths walked to count the proposed chains; 0: no limit", low=0
+        0,
+        "largest number of paths walked to count chains of three steps from sampled_walks or propose; 0: no limit",
+        low=0,
     )
 
 

@@ -337,6 +337,8 @@ def _hidden(config: Config, rules: int, accepted: BoolArray) -> Iterator[Finding
             "warning",
             f"the run has no rules, so it {system.without_rules(config)}. {_sentence(MORE_RULES)}",
         )
+    elif not count and config.mln.objective == "query" and not config.mln.query.hidden:
+        message = "none are computed (mln.query.hidden=0), so the neural model learns from observed triples alone."
     elif not count:
         level, message = (
             "warning",

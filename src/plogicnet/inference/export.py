@@ -132,7 +132,9 @@ def export_predictions(
     ):
         for start in range(0, len(facts), CHUNK_TRIPLES):
             write_completed(triple_table(graph, facts.triples[start : start + CHUNK_TRIPLES]))
-        for batch in iter_missing(fitted, lambda: options.min_probability, options.all_pairs, options.recall, progress):
+        for batch in iter_missing(
+            fitted, lambda: options.min_probability, options.all_pairs, options.recall, progress=progress
+        ):
             write_predictions(prediction_table(batch, graph))
             new = ~facts.contains(batch.triples)
             write_completed(triple_table(graph, batch.triples[new]))

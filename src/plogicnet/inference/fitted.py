@@ -22,6 +22,7 @@ from plogicnet.graph import (
     HEAD,
     RELATION,
     SIDES,
+    SPLITS,
     TAIL,
     AnswerIndex,
     BoolArray,
@@ -172,11 +173,11 @@ class FittedModel:
         """Create the trained model of a run."""
         return cls(graph, outcome, calibration, candidates, tie_breaker(config, outcome.lambda_), efforts=efforts)
 
-    def pool(self, recall: float) -> Pool:
-        """Return the candidates for missing facts that are enough for a recall."""
+    def pool(self, recall: float, known: Sequence[str] = SPLITS) -> Pool:
+        """Return the candidates for missing facts that are enough for a recall, without the triples of some splits."""
         outcome = self.outcome
         hidden, effort = outcome.rule_model.hidden, effort_for(self.efforts, recall)
-        return Pool(self.graph, outcome.neural, self.rules, hidden, effort, Slots.of(self.graph))
+        return Pool(self.graph, outcome.neural, self.rules, hidden, effort, Slots.of(self.graph), tuple(known))
 
     @cached_property
     def rules(self) -> RuleScores:

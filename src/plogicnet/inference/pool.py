@@ -8,6 +8,7 @@ among the candidates.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -19,7 +20,9 @@ from plogicnet.graph import (
     HEAD,
     RELATION,
     SIDES,
+    SPLITS,
     TAIL,
+    AnswerIndex,
     BoolArray,
     FloatArray,
     IntArray,
@@ -165,12 +168,13 @@ class Pool:
     """The candidates for missing facts of a graph.
 
     Attributes:
-        graph: the graph, whose training triples are known.
+        graph: the graph.
         neural: the neural model, or None.
         rules: the rule model's scores.
         hidden: conclusions of rules, which are always candidates.
         effort: how many candidates there are.
         slots: the slots of the graph.
+        known: the splits whose triples are not candidates.
     """
 
     graph: KnowledgeGraph
@@ -179,13 +183,24 @@ class Pool:
     hidden: IntArray
     effort: Effort
     slots: Slots
+    known: tuple[str, ...] = SPLITS
+
+    @cached_property
+    def known_triples(self) -> TripleSet:
+        """The triples that are not candidates."""
+        return TripleSet.of(np.concatenate([self.graph.split(s) for s in self.known]), len(self.graph.entities))
+
+    @cached_property
+    def known_answers(self) -> dict[Side, AnswerIndex]:
+        """The answers that are not candidates, by side."""
+        return {side: self.graph.answer_index(self.known, side) for side in SIDES}
 
     def n_queries(self) -> int:
         """Return the number of queries."""
         return int(count_queries(self.slots, np.array([self.effort.evidence]))[0])
 
     def candidates(self, relation: int, advance: Advance) -> IntArray:
-        """Return the candidates of a relation, sorted by head and tail. Known facts are left out.
+        """Return the candidates of a relation, sorted by head and tail.
 
         `advance` is called with the number of queries that are done.
         """
@@ -199,15 +214,14 @@ class Pool:
                 keys += [triple_keys(found, n) for found in self.best_answers(part, relation, side)]
                 advance(len(part))
         distinct = np.unique(np.concatenate(keys))
-        return TripleSet.of_keys(distinct[~self.graph.observed.contains_keys(distinct)], n).triples
+        return TripleSet.of_keys(distinct[~self.known_triples.contains_keys(distinct)], n).triples
 
     def best_answers(self, known: IntArray, relation: int, side: Side) -> Iterator[IntArray]:
         """Yield the triples of the best answers, by the neural model and by the rules."""
         queries = Queries(known, np.full(len(known), relation), side)
-        answers = self.graph.observed_answers[side]
         orders = [CombinedOrder(neural=False)] + ([] if self.neural is None else [CombinedOrder()])
         for order in orders:
-            best = top_k(self.neural, self.rules, order, queries, self.effort.top, answers)
+            best = top_k(self.neural, self.rules, order, queries, self.effort.top, self.known_answers[side])
             row, column = np.nonzero(best >= 0)
             ends = (known[row], best[row, column]) if side == "tail" else (best[row, column], known[row])
             triples = np.stack([ends[0], np.full(len(row), relation), ends[1]], 1)

@@ -11,9 +11,21 @@ from scipy import special
 from plogicnet.evaluation.candidates import Queries
 from plogicnet.evaluation.orders import ProbabilityOrder
 from plogicnet.evaluation.top import top_k
-from plogicnet.graph import HEAD, MISSING, RELATION, SIDES, TAIL, IntArray, KnowledgeGraph, Side, TripleSet, triple_keys
+from plogicnet.graph import (
+    HEAD,
+    MISSING,
+    RELATION,
+    SIDES,
+    SPLITS,
+    TAIL,
+    IntArray,
+    KnowledgeGraph,
+    Side,
+    TripleSet,
+    triple_keys,
+)
 from plogicnet.inference.fitted import FittedModel, PredictionBatch
-from plogicnet.inference.pool import Effort
+from plogicnet.inference.pool import Effort, Pool
 from plogicnet.support import memory
 from plogicnet.support.errors import InputError
 from plogicnet.support.progress import Progress, no_progress
@@ -133,26 +145,27 @@ def iter_missing(
     min_probability: Callable[[], float],
     all_pairs: bool = False,
     recall: float = RECALL,
+    known: Sequence[str] = SPLITS,
     progress: Progress = no_progress,
 ) -> Iterator[PredictionBatch]:
     """Yield the missing facts with at least a minimum probability, in batches of bounded size.
 
-    The candidates are those of the pool for a recall, or all pairs of entities. The facts are sorted by relation id,
-    then by head id, then by decreasing probability. `min_probability` is called before each batch, because the minimum
-    can rise during the search.
+    The candidates are those of the pool for a recall, or all pairs of entities. The triples of the splits `known` are
+    not missing. The facts are sorted by relation id, then by head id, then by decreasing probability. `min_probability`
+    is called before each batch, because the minimum can rise during the search.
     """
-    parts = _iter_all_pairs(fitted, min_probability, progress) if all_pairs else _iter_pool(fitted, recall, progress)
+    pool = fitted.pool(recall, known)
+    parts = _iter_all_pairs(fitted, pool, min_probability, progress) if all_pairs else _iter_pool(pool, progress)
     for triples in parts:
         batch = fitted.predict_batch(triples)
         batch = batch.take(batch.probability >= min_probability())
         yield batch.take(batch.order(fitted.ties, batch.triples[:, HEAD]))
 
 
-def _iter_pool(fitted: FittedModel, recall: float, progress: Progress) -> Iterator[IntArray]:
+def _iter_pool(pool: Pool, progress: Progress) -> Iterator[IntArray]:
     """Yield the candidates of the pool, in parts of bounded size. The candidates of a head are in one part."""
-    pool = fitted.pool(recall)
     with progress("finding candidates, queries", pool.n_queries()) as advance:
-        for relation in range(len(fitted.graph.relations)):
+        for relation in range(len(pool.graph.relations)):
             yield from _parts(pool.candidates(relation, advance), chunk_size())
 
 
@@ -173,7 +186,7 @@ def _parts(triples: IntArray, size: int) -> Iterator[IntArray]:
 
 
 def _iter_all_pairs(
-    fitted: FittedModel, min_probability: Callable[[], float], progress: Progress
+    fitted: FittedModel, pool: Pool, min_probability: Callable[[], float], progress: Progress
 ) -> Iterator[IntArray]:
     """Yield the unknown triples of all pairs of entities that can have the minimum probability, in parts."""
     n, size = len(fitted.graph.entities), max(1, chunk_size() // max(1, len(fitted.graph.entities)))
@@ -181,11 +194,13 @@ def _iter_all_pairs(
         for relation in range(len(fitted.graph.relations)):
             for start in range(0, n, size):
                 heads = np.arange(start, min(start + size, n))
-                yield _possible_pairs(fitted, relation, heads, min_probability())
+                yield _possible_pairs(fitted, pool, relation, heads, min_probability())
                 advance(len(heads) * n)
 
 
-def _possible_pairs(fitted: FittedModel, relation: int, heads: IntArray, min_probability: float) -> IntArray:
+def _possible_pairs(
+    fitted: FittedModel, pool: Pool, relation: int, heads: IntArray, min_probability: float
+) -> IntArray:
     """Return the unknown triples of these heads that rules conclude, or whose score can give the minimum probability.
 
     The probability increases with the score, so that most triples need not be predicted.
@@ -196,7 +211,7 @@ def _possible_pairs(fitted: FittedModel, relation: int, heads: IntArray, min_pro
     head = np.concatenate([heads[rows], heads[row]])
     triples = np.stack([head, np.full(len(head), relation), np.concatenate([tails, concluded])], axis=1)
     keys = np.unique(triple_keys(triples, n))
-    return TripleSet.of_keys(keys[~fitted.graph.observed.contains_keys(keys)], n).triples
+    return TripleSet.of_keys(keys[~pool.known_triples.contains_keys(keys)], n).triples
 
 
 def _filter_by_score(
@@ -227,6 +242,7 @@ def complete(
     top: int | None = None,
     all_pairs: bool = False,
     recall: float = RECALL,
+    known: Sequence[str] = SPLITS,
     progress: Progress = no_progress,
 ) -> PredictionBatch:
     """Return the missing facts with at least a minimum probability, or only the `top` best, most probable first.
@@ -240,7 +256,7 @@ def complete(
     def threshold() -> float:
         return max(min_probability, float(kept[0].probability[-1])) if len(kept[0]) == top else min_probability
 
-    for batch in iter_missing(fitted, threshold, all_pairs, recall, progress):
+    for batch in iter_missing(fitted, threshold, all_pairs, recall, known, progress):
         kept.append(batch)
         if top is not None and len(batch):
             kept[:] = [most_probable(fitted, kept, top)]
@@ -272,12 +288,11 @@ class Forecast:
 
 def forecast(fitted: FittedModel, all_pairs: bool = False, recall: float = RECALL) -> Forecast:
     """Estimate the time of completion, by measuring some of its work."""
-    n, m = len(fitted.graph.entities), len(fitted.graph.relations)
+    n, m, pool = len(fitted.graph.entities), len(fitted.graph.relations), fitted.pool(recall)
     if all_pairs:
         heads = np.arange(min(n, max(1, chunk_size() // n)))
-        seconds = _fastest_of_two(lambda: _possible_pairs(fitted, 0, heads, min_probability=1.0))
+        seconds = _fastest_of_two(lambda: _possible_pairs(fitted, pool, 0, heads, min_probability=1.0))
         return Forecast(None, n * n * m, seconds * n * m / len(heads))
-    pool = fitted.pool(recall)
     work, asked = pool.n_queries(), np.arange(min(n, TIMED_QUERIES))
     relation = int(np.bincount(fitted.graph.train[:, RELATION], minlength=m).argmax())
 

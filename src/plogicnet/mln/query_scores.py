@@ -104,6 +104,14 @@ class QueryScores(RuleScores):
             log_odds[rows[found]] += evidence.value[position[found]]
         return log_odds, is_reached
 
+    def forbidden(self, triples: IntArray) -> BoolArray:
+        """Return whether a constraint excludes each triple: (e, r, e) if r is irreflexive, unless it is observed.
+
+        Such triples are no candidates when the weights are learned, so a high p_w of one means nothing.
+        """
+        is_loop = (triples[:, HEAD] == triples[:, TAIL]) & self.irreflexive[triples[:, RELATION]]
+        return np.asarray(is_loop & ~self.observed.contains(triples))
+
     def _queries_of(self, triples: IntArray, is_known: BoolArray) -> Iterator[tuple[IntArray, int, Evidence, IntArray]]:
         """Yield triples with queries that score them: rows, direction, evidence, and each row's query."""
         if self.last and len(self.last[0][1]) and not is_known.any():

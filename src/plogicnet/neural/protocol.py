@@ -246,11 +246,7 @@ class ExtensibleModel(NeuralModel, Protocol):
 
 @runtime_checkable
 class ProposingModel(NeuralModel, Protocol):
-    """A neural model that can propose rules."""
-
-    @property
-    def can_propose_rules(self) -> bool:
-        """Whether it can propose rules. `propose_rules` is called only if it can."""
+    """A neural model that can propose rules. Its kind is a `ProposingKind`."""
 
     def propose_rules(self, facts: IntArray, progress: Progress = no_progress) -> Mapping[Rule, float]:
         """Return rules with the relations of the paths behind the scores of facts, and how much each rule is used."""
@@ -283,3 +279,12 @@ class SearchableKind(Protocol):
 
     def search_space(self, graph: KnowledgeGraph, config: Config) -> SearchSpace:
         """Return the settings that are worth searching on a graph, with their ranges."""
+
+
+@runtime_checkable
+class ProposingKind(Protocol):
+    """A kind of model that also states whether its models propose rules."""
+
+    @property
+    def proposes_rules(self) -> bool:
+        """Whether they do."""

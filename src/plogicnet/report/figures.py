@@ -33,10 +33,12 @@ STEPS = {
     "mine": "mining rules",
     "ground": "grounding rules",
     "e_step": "E-steps: training the neural model",
+    "propose": "rules proposed by paths",
     "e_step_shared": "E-steps shared with another run",
     "m_step": "M-steps: learning rule weights",
     "validate": "choosing λ on valid",
     "report": "standard errors of rule weights",
+    "completion": "choosing the candidates of completion",
     "evaluate": "calibration and evaluation",
 }
 """Descriptions of the steps in timings.json."""

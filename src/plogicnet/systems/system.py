@@ -10,7 +10,8 @@ import numpy as np
 from plogicnet.config import SYSTEMS, Config
 from plogicnet.graph import BoolArray, FloatArray, KnowledgeGraph
 from plogicnet.mln import RuleModel, build_rule_model, query_rule_model
-from plogicnet.neural.protocol import Guide
+from plogicnet.neural.protocol import Guide, ProposingKind
+from plogicnet.neural.registry import model_kind
 from plogicnet.rules import RuleTable
 from plogicnet.support.errors import InputError
 from plogicnet.support.progress import Progress, no_progress
@@ -67,6 +68,7 @@ class System:
         for is_violated, message in self.contradictions(config):
             if is_violated:
                 raise InputError(f"system={config.system} {message}")
+        _check_proposals(config)
 
     def contradictions(self, config: Config) -> Iterator[tuple[bool, str]]:  # noqa: ARG002
         """Yield (is violated, message) for each requirement of the system. The message names the setting to change."""
@@ -122,6 +124,22 @@ class System:
         return {**RANKING_TITLES, main: f"{self.title} ({RANKING_TITLES[main]})"} if main else RANKING_TITLES
 
 
+def _check_proposals(config: Config) -> None:
+    """Raise InputError if rules are to be proposed, but other settings do not permit it."""
+    kind, rules = model_kind(config), config.rules
+    for is_violated, message in (
+        (not config.em.rules, "needs em.rules=true"),
+        (not config.em.neural, "needs em.neural=true"),
+        (
+            not (isinstance(kind, ProposingKind) and kind.proposes_rules),
+            "needs a path model: set neural.model=Paths, or add one to neural.mixture",
+        ),
+        (rules.counting == "paths", "counts only with rules.counting=distinct"),
+    ):
+        if rules.propose != "none" and is_violated:
+            raise InputError(f"rules.propose={rules.propose} {message}")
+
+
 ALL_TIED = "gives all triples of a relation the same probability"
 """What every system does without rules and without a neural model, for messages."""
 PLOGICNET = System()
@@ -140,6 +158,7 @@ class RuleBasedSystem(System):
             "has its own objective: set mln.objective=pseudolikelihood",
         )
         yield bool(config.rules.negative), "has no negative evidence: set rules.negative=[]"
+        yield config.rules.propose != "none", "does not use proposed rules: set rules.propose=none"
         yield not observed_only, "uses only observed premises: set mln.blanket=hypothesis and mln.hidden_premises=false"
 
     def rule_model(

@@ -37,13 +37,16 @@ def mine_and_ground(
 ) -> tuple[Outcome, int]:
     """Mine rules, and return the state before the first EM iteration and the number of candidate rules.
 
-    Mined negative evidence against no triple of O ∪ H is left out.
+    Mined negative evidence against no triple of O ∪ H is left out, unless more rules are proposed later, which can
+    conclude such triples.
     """
     mined = mine(graph, config, statements, hooks)
     with hooks.clock("ground"):
         state = initial_state(graph, config, mined.rules, mined.constraints, hooks)
-        model = state.rule_model.without_idle_evidence({statement.rule.canonical for statement in statements})
-    return replace(state, rule_model=model), mined.n_candidates
+        if config.rules.propose == "none":
+            model = state.rule_model.without_idle_evidence({statement.rule.canonical for statement in statements})
+            state = replace(state, rule_model=model)
+    return state, mined.n_candidates
 
 
 def mine(graph: KnowledgeGraph, config: Config, statements: Sequence[Statement], hooks: Hooks) -> MiningResult:
@@ -64,11 +67,10 @@ def initial_state(
     system = system_of(config)
     model = system.rule_model(graph, config, rules, constraints, progress=hooks.progress)
     system.warn(config, model)
-    hidden_q = np.zeros(len(model.hidden))
+    # rules that are proposed later make these groundings useless
+    hidden_q = np.zeros(len(model.hidden) if config.rules.propose == "none" else 0)
     model.require_memory()  # fail now, not after an E-step of several hours
     neural = make_model(graph, config, system.guide(graph, config, model)) if config.em.neural else None
-    if _proposes(config) and not (isinstance(neural, ProposingModel) and neural.can_propose_rules):
-        raise InputError("rules.propose=paths needs a path model: set neural.model=Paths, or add one to neural.mixture")
     return Outcome(neural, model, hidden_q, np.zeros(len(hidden_q), dtype=bool), 0.0, (), 0)
 
 
@@ -151,17 +153,13 @@ def _with_proposed_rules(
     graph: KnowledgeGraph, config: Config, neural: NeuralModel, model: RuleModel, hooks: Hooks
 ) -> RuleModel:
     """Return the rule model with the rules that the neural model proposes, if `rules.propose` is set."""
-    if not (_proposes(config) and isinstance(neural, ProposingModel)):
+    if config.rules.propose == "none" or not isinstance(neural, ProposingModel):
         return model
     with hooks.clock("propose"):
         facts = facts_to_explain(graph, config.rules.proposal_facts, config.seed)
         proposals = neural.propose_rules(facts, hooks.progress)
         rules = with_proposals(model.rules.take(~model.rules.formulas), proposals, graph, config, hooks.progress)
         return system_of(config).rule_model(graph, config, rules, model.constraints, progress=hooks.progress)
-
-
-def _proposes(config: Config) -> bool:
-    return config.rules.propose == "paths" and config.em.rules
 
 
 def _m_step(graph: KnowledgeGraph, config: Config, state: Outcome, hooks: Hooks) -> Outcome:

@@ -126,3 +126,13 @@ def test_the_rule_behind_a_relation_is_proposed() -> None:
     # both directions of 12 facts have this path only; the other fact has none
     assert list(map(str, found)) == ["r(X, Y) & s(Z, Y) => t(X, Z)"]
     assert next(iter(found.values())) == pytest.approx(24)
+
+
+def test_proposals_do_not_use_what_training_hides() -> None:
+    rows = [(f"a{i}", relation, f"b{i}") for i in range(5) for relation in ("r", "s")]
+    graph = KnowledgeGraph.from_names(rows)
+    for hide, expected in (("edge", {"s(X, Y) => r(X, Y)"}), ("pair", set[str]())):
+        model = PathModel(graph, PathSettings(dim=8, layers=2, steps=5, batch=4, hide=hide))  # type: ignore[arg-type]
+        model.fit(Examples.of(graph.train), seed=0)
+        facts = graph.train[graph.train[:, 1] == graph.relations.id("r")]
+        assert set(map(str, model.propose_rules(facts))) == expected

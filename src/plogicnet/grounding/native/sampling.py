@@ -50,12 +50,13 @@ class Candidates:
     Attributes:
         steps: the steps of the body, of shape (candidates, 3).
         relation: the relation of the hypothesis.
-        sampled: the number of drawn facts that the body connects.
+        sampled: the number of drawn facts that the body connects, or another number that is larger for candidates that
+            are more promising.
     """
 
     steps: IntArray
     relation: IntArray
-    sampled: IntArray
+    sampled: IntArray | FloatArray
 
     def __len__(self) -> int:
         return len(self.relation)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from plogicnet.config import Config
 from plogicnet.graph import KnowledgeGraph
 from plogicnet.neural.mixture.model import MixtureModel
-from plogicnet.neural.protocol import Cost, Guide, ModelKind
+from plogicnet.neural.protocol import Cost, Guide, ModelKind, ProposingKind
 from plogicnet.support.errors import InputError
 
 
@@ -22,6 +22,11 @@ class MixtureKind:
     block: str = ""
     settings: type | None = None
     implied_settings: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def proposes_rules(self) -> bool:
+        """Whether a part proposes rules."""
+        return any(isinstance(part, ProposingKind) and part.proposes_rules for part in self.parts)
 
     def make(self, graph: KnowledgeGraph, config: Config, guide: Guide | None = None) -> MixtureModel:
         """Return an untrained model of a graph."""

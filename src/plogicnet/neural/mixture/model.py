@@ -132,16 +132,11 @@ class MixtureModel:
         )
         return extended
 
-    @property
-    def can_propose_rules(self) -> bool:
-        """Whether a part can propose rules."""
-        return any(isinstance(part, ProposingModel) and part.can_propose_rules for part in self.parts)
-
     def propose_rules(self, facts: IntArray, progress: Progress = no_progress) -> Mapping[Rule, float]:
         """Return the proposals of all parts. A rule that several parts propose has the sum of their shares."""
         shares = Counter[Rule]()
         for part in self.parts:
-            if isinstance(part, ProposingModel) and part.can_propose_rules:
+            if isinstance(part, ProposingModel):
                 shares.update(part.propose_rules(facts, progress))
         return shares
 

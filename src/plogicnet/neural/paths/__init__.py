@@ -23,6 +23,7 @@ class PathKind:
     block: str = "paths"
     settings: type = PathBlock
     implied_settings: Mapping[str, object] = field(default_factory=dict)
+    proposes_rules: bool = True
 
     def make(self, graph: "KnowledgeGraph", config: "Config", guide: "Guide | None" = None) -> "PathModel":
         """Return an untrained model of a graph."""

@@ -196,8 +196,8 @@ def _search(layers: list[Messages], target: int) -> Iterator[tuple[float, list[S
 def _contributions(messages: Messages, row: int) -> list[tuple[float, Step | None]]:
     """Return the contributions to a row that are followed: those of messages, and that of the old state, with None.
 
-    These are the positive ones. If none is positive, their sizes are used: the contributions are only first-order
-    estimates, and the entity is reached by these messages alone.
+    These are the positive ones. If none is positive, all are followed, in proportion to their sizes: contributions are
+    only first-order estimates, so the only path to an entity can have a negative one.
     """
     start, end = messages.start[row : row + 2].tolist()
     contribution: NDArray[np.float32] = messages.contribution[start:end]  # type: ignore[index]

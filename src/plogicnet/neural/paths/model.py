@@ -363,11 +363,6 @@ class PathModel:
         parameters = {name: value.cpu() for name, value in self.parameters.items()}
         return PathExplainer(self._compiled_scorer(), parameters, self.mean_log_count, self.slope)
 
-    @property
-    def can_propose_rules(self) -> bool:
-        """True."""
-        return True
-
     def propose_rules(self, facts: IntArray, progress: Progress = no_progress) -> Mapping[Rule, float]:
         """Return rules with the relations of the paths behind the scores of facts, and the sum of their shares.
 

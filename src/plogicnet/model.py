@@ -11,7 +11,7 @@ import numpy as np
 
 from plogicnet.config import UPDATE_STEPS, Config
 from plogicnet.evaluation.calibration import Calibration
-from plogicnet.graph import MISSING, SPLITS, IntArray, KnowledgeGraph
+from plogicnet.graph import MISSING, SPLITS, IntArray, KnowledgeGraph, Side
 from plogicnet.grounding.engine import MiningResult
 from plogicnet.grounding.grounder import Grounder
 from plogicnet.grounding.rulebook import collect_rules, plan_mining
@@ -352,6 +352,18 @@ class PLogicNet:
         return [
             p for _, batch in self.iter_answers(query, top, include_known) for p in predictions(batch, fitted.graph)
         ]
+
+    def missing_about(
+        self, entity: str, as_tail: bool = False, top: int = 10, recall: float = RECALL
+    ) -> list[Prediction]:
+        """Return the most probable missing facts with an entity as head, or as tail.
+
+        Only relations that probably apply to the entity are considered; see `complete` for `recall`.
+        """
+        graph = self.fitted.graph
+        missing: Side = "head" if as_tail else "tail"
+        batch = prediction.about(self.fitted, graph.entities.id(entity), missing, top, recall)
+        return predictions(batch, graph)
 
     def iter_answers(
         self, queries: IntArray, top: int = 10, include_known: bool = False, progress: Progress = no_progress

@@ -141,6 +141,15 @@ def test_a_higher_recall_needs_more_candidates(call: Call, run: Path, tmp_path: 
         assert "--recall needs --complete" in stderr
 
 
+@pytest.mark.parametrize("side", ["head", "tail"])
+def test_an_entity_alone_gets_its_missing_facts(call: Call, run: Path, model: PLogicNet, side: str) -> None:
+    found = predict_rows(call, "predict", run, f"--{side}", "woman1", "--top", 4)
+    assert found == to_rows(model.missing_about("woman1", as_tail=side == "tail", top=4))
+    assert {row[side] for row in found} == {"woman1"}
+    assert call("predict", run, "--relation", "parent")[0] == 2
+    assert "Did you mean 'woman1'" in call("predict", run, f"--{side}", "woman11")[2]
+
+
 def test_the_title_contains_the_number_of_triples(call: Call, run: Path, tmp_path: Path) -> None:
     out = tmp_path / "missing.tsv"
     complete = ("predict", run, "--complete", "--min-probability", 0.001, "--out", out)
@@ -193,10 +202,11 @@ def test_the_format_can_be_given_by_an_option(call: Call, run: Path, tmp_path: P
     [
         (
             (),
-            "expected two of --head, --relation and --tail, or --queries FILE, or --triples FILE, or --complete,"
-            " got none of them",
+            "expected two of --head, --relation and --tail, or one entity, or --queries FILE, or --triples FILE, or"
+            " --complete, got none of them",
         ),
-        (("--head", "man1"), "or --complete, got --head"),
+        (("--relation", "parent"), "or --complete, got --relation"),
+        (("--head", "man1", "--include-known"), "--include-known works only with queries"),
         (("--head", "man1", "--relation", "parent", "--tail", "a0"), "or --complete, got --head, --relation, --tail"),
         (("--complete", "--triples", "x.tsv"), "or --complete, got --triples, --complete"),
         (("--queries", "x.tsv", "--head", "man1"), "or --complete, got --head, --queries"),

@@ -17,12 +17,23 @@ from plogicnet import PLogicNet
 from plogicnet.config import Config
 from plogicnet.evaluation.calibration import Calibration
 from plogicnet.evaluation.orders import CombinedOrder
-from plogicnet.graph import HEAD, MISSING, RELATION, TAIL, IntArray, KnowledgeGraph, Vocabulary, as_triples, open_graph
+from plogicnet.graph import (
+    HEAD,
+    MISSING,
+    RELATION,
+    TAIL,
+    IntArray,
+    KnowledgeGraph,
+    Side,
+    Vocabulary,
+    as_triples,
+    open_graph,
+)
 from plogicnet.grounding.rulebook import collect_rules
 from plogicnet.inference import prediction
 from plogicnet.inference.fitted import FittedModel, PredictionBatch
 from plogicnet.inference.pool import WITHOUT_VALID, Effort
-from plogicnet.inference.prediction import complete, iter_answers, iter_missing
+from plogicnet.inference.prediction import about, complete, iter_answers, iter_missing
 from plogicnet.neural.protocol import Examples, NeuralModel
 from plogicnet.neural.registry import make_model
 from plogicnet.support.errors import InputError
@@ -276,6 +287,24 @@ def test_completion_equals_brute_force(
         for top in (1, 3, 1000):
             found = complete(fitted_model, least, top, all_pairs)
             assert [tuple(t) for t in found.triples.tolist()] == slow_best(fitted_model, wanted)[:top]
+
+
+@given(models(), EFFORTS, st.integers(1, 5), st.sampled_from([(HEAD, "tail"), (TAIL, "head")]))
+@settings(deadline=None, max_examples=40, suppress_health_check=list(HealthCheck))
+def test_missing_facts_about_an_entity_equal_brute_force(
+    fitted_model: FittedModel, effort: Effort, top: int, sides: tuple[int, Side]
+) -> None:
+    fitted_model, (column, missing) = replace(fitted_model, efforts=(effort,)), sides
+    graph, entity = fitted_model.graph, 0
+    hidden = fitted_model.outcome.rule_model.groundings.hidden
+    found = {(h, r, t) for h, r, t in hidden[hidden[:, column] == entity].tolist()}
+    for relation in range(len(graph.relations)):
+        if slow_evidence(graph, entity, relation, column) >= effort.evidence:
+            query = [entity if i == column else relation if i == RELATION else MISSING for i in range(3)]
+            answers = sorted(candidates_of(graph, query, include_known=False), key=lambda t: t[TAIL - column])
+            found |= slow_best_halves(fitted_model, answers, max(top, effort.top))
+    batch = about(fitted_model, entity, missing, top)
+    assert [tuple(t) for t in batch.triples.tolist()] == slow_best(fitted_model, sorted(found))[:top]
 
 
 def test_completion_calls_the_threshold_before_each_batch(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ from plogicnet.cli.settings import DEMO_PRESET, load_run, log_to_stderr, make_co
 from plogicnet.cli.train import refit, resume, train, update
 from plogicnet.cli.tune import tune
 from plogicnet.config import Config
-from plogicnet.support.errors import InputError, pluralize
+from plogicnet.support.errors import InputError, pluralize, quote_argument
 from plogicnet.support.progress import for_stderr
 
 TOP_RULES = 20
@@ -171,7 +171,11 @@ def show_rules(
         rows = {"rules": table.rows(), "total": len(matching)}
         print_json(rows | ({} if out is None else {"written": n_written, "left_out": left_out}))
     else:
-        advice = f" Next: plogicnet refit {run} --rules {out}" if len(selected) == len(index.table) else ""
+        advice = (
+            f" Next: plogicnet refit {quote_argument(run)} --rules {quote_argument(out)}"
+            if len(selected) == len(index.table)
+            else ""
+        )
         if file_format in FOREIGN_FORMATS:
             advice = " Weights are left out, because the format has none."
         print(f"{pluralize(n_written, 'rule')} written to {out}.{advice}")

@@ -9,7 +9,7 @@ from plogicnet.cli.train import train_run
 from plogicnet.config import Config
 from plogicnet.graph import demo_family
 from plogicnet.model import Hooks, PLogicNet
-from plogicnet.support.errors import pluralize
+from plogicnet.support.errors import pluralize, quote_argument
 from plogicnet.support.numbers import format_probability
 from plogicnet.support.progress import for_stderr
 
@@ -47,7 +47,7 @@ def run_demo(settings: Config, out: Path | None, quiet: bool) -> dict[str, objec
     ]
     screen.print(show.table(f"The {N_FACTS} most probable missing facts", columns, cells))
     if out is not None:
-        screen.print(f"Run saved in {out}. Next: plogicnet predict {out} --complete", markup=False)
+        screen.print(f"Run saved in {out}. Next: plogicnet predict {quote_argument(out)} --complete", markup=False)
     screen.print(f"Done in {time.perf_counter() - started:.0f} s")
     history = [line.to_json() for line in model.history]
     return {"mined": mined, "history": history, "test": test, "rules": rules, "missing": facts}

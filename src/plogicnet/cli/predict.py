@@ -26,7 +26,7 @@ N_SHOWN = 10
 """Default number of predictions to print."""
 CHUNK_TRIPLES = 1 << 16
 """Number of triples to predict at once."""
-REQUESTS = "two of --head, --relation and --tail, or --queries FILE, or --triples FILE, or --complete"
+REQUESTS = "two of --head, --relation and --tail, or one entity, or --queries FILE, or --triples FILE, or --complete"
 """The requests that `predict` can answer."""
 Queries = Annotated[
     Path | None, Option("--queries", help="File of queries: triples in which the missing part is ? or empty.")
@@ -120,17 +120,18 @@ def predict(
     from plogicnet.inference.prediction import RECALL, query_of
 
     given = 3 - (names := (head, relation, tail)).count(None)
-    if [given > 0, queries is not None, triples is not None, complete].count(True) != 1 or given not in (0, 2):
+    if [given > 0, queries is not None, triples is not None, complete].count(True) != 1 or not _is_request(names):
         requests = {"--head": head, "--relation": relation, "--tail": tail, "--queries": queries, "--triples": triples}
         used = [option for option, value in requests.items() if value is not None] + ["--complete"] * complete
         raise InputError(f"expected {REQUESTS}, got {', '.join(used) or 'none of them'}")
     if all_pairs and not complete:
         raise InputError("--all-pairs needs --complete")
-    if recall is not None and (all_pairs or not complete):
-        raise InputError("--recall needs --complete, and does not apply to --all-pairs")
-    if include_known and (complete or triples is not None):
+    if recall is not None and (all_pairs or not (complete or given == 1)):
+        raise InputError("--recall needs --complete, or --head or --tail alone, and does not apply to --all-pairs")
+    if include_known and (complete or triples is not None or given == 1):
         raise InputError(
-            "--include-known works only with queries. --triples always includes known triples; --complete never does."
+            "--include-known works only with queries. --triples always includes known triples. Missing facts, by"
+            " --complete or by --head or --tail alone, never do."
         )
     _check_output(out, file_format)
     share = RECALL if recall is None else recall
@@ -140,6 +141,8 @@ def predict(
         batches = _at_least(_predict_file(model, triples, top), min_probability)
     elif complete:
         batches = _complete(model, min_probability, top or (N_SHOWN if out is None else None), all_pairs, share)
+    elif given == 1:
+        batches = _at_least(_about(model, head, tail, top or N_SHOWN, share), min_probability)
     else:
         query_array = query_of(graph, *names) if queries is None else read_queries(queries, graph)
         progress = no_progress if queries is None else for_stderr()
@@ -157,6 +160,20 @@ def predict(
         print(f"{pluralize(written or 0, 'prediction')} written to {out}.")
     elif complete and len(shown) == (top or N_SHOWN):
         print("Only the most probable facts are shown. Use --top N for more, or --out FILE for all.", file=sys.stderr)
+
+
+def _is_request(names: tuple[str | None, str | None, str | None]) -> bool:
+    """Return whether head, relation and tail are no query, a query, or an entity alone."""
+    head, relation, tail = (name is not None for name in names)
+    return head + relation + tail in (0, 2) or (head != tail and not relation)
+
+
+def _about(model: "PLogicNet", head: str | None, tail: str | None, top: int, recall: float) -> "Batches":
+    """Yield the most probable missing facts about a head or a tail."""
+    from plogicnet.inference.prediction import about
+
+    entity = model.fitted.graph.entities.id(head or tail or "")
+    yield None, about(model.fitted, entity, "head" if head is None else "tail", top, recall)
 
 
 def _check_output(out: Path | None, file_format: str | None) -> None:

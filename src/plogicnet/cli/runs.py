@@ -7,7 +7,7 @@ from typer import Argument, Option, Typer
 
 from plogicnet.cli import options, show
 from plogicnet.cli.settings import print_json
-from plogicnet.support.errors import pluralize
+from plogicnet.support.errors import pluralize, quote_argument
 
 runs = Typer(help="List the snapshots of a run, and go back to an earlier one.", no_args_is_help=True)
 
@@ -41,7 +41,7 @@ def list_runs(run: options.Run, as_json: options.Json = False) -> None:
     if is_locked(run, LOCK_FILE):
         print("Another process is writing to this run.")
     elif unfinished:
-        print(f"The run contains an unfinished training. Continue with: plogicnet resume {run}")
+        print(f"The run contains an unfinished training. Continue with: plogicnet resume {quote_argument(run)}")
 
 
 @runs.command("revert")

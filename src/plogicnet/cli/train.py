@@ -21,7 +21,7 @@ from plogicnet.cli.settings import (
     without_none,
 )
 from plogicnet.config import UPDATE_STEPS, Config, parse_assignments
-from plogicnet.support.errors import InputError, pluralize
+from plogicnet.support.errors import InputError, pluralize, quote_argument
 from plogicnet.support.interrupts import is_interrupt, sigterm_as_interrupt
 from plogicnet.support.progress import for_stderr
 
@@ -211,7 +211,9 @@ def _interruptible(path: Path, resume_command: str = "") -> Iterator[None]:
         stopped = is_interrupt(error)
         if (stopped or isinstance(error, OSError)) and has_unfinished_training(path):
             reason = "Stopped" if stopped else "Failed, but the last checkpoint is kept"  # for example a full disk
-            print_message(f"{reason}. To continue, run {resume_command or f'`plogicnet resume {path}`'}.")
+            print_message(
+                f"{reason}. To continue, run {resume_command or f'`plogicnet resume {quote_argument(path)}`'}."
+            )
         raise
 
 
@@ -257,7 +259,7 @@ def _show_trained(model: "PLogicNet", out: Path, as_json: bool) -> None:
     for split in [s for s in ("test", "valid") if s in model.metrics][:1]:
         title = f"{split} ({pluralize(len(graph.split(split)), 'triple')}, filtered)"
         screen.print(show.metrics_table(title, model.metrics[split], titles))
-    screen.print(f"Run saved in {out}. Next: plogicnet rules {out}", markup=False)
+    screen.print(f"Run saved in {out}. Next: plogicnet rules {quote_argument(out)}", markup=False)
 
 
 def _show_seeds(models: Sequence["PLogicNet"], out: Path, as_json: bool) -> None:

@@ -216,6 +216,19 @@ class Pool:
         distinct = np.unique(np.concatenate(keys))
         return TripleSet.of_keys(distinct[~self.known_triples.contains_keys(distinct)], n).triples
 
+    def about(self, entity: int, missing: Side) -> IntArray:
+        """Return the candidates about an entity, on the side that is not missing, sorted by relation and other entity.
+
+        Only relations that probably apply to the entity are considered.
+        """
+        n, side = len(self.graph.entities), KNOWN_SIDE[missing]
+        keys = [triple_keys(self.hidden[self.hidden[:, HEAD if side == "head" else TAIL] == entity], n)]
+        for relation in range(self.slots.n_relations):
+            if self.slots.evidence(relation, side)[entity] >= self.effort.evidence:
+                keys += [triple_keys(found, n) for found in self.best_answers(np.array([entity]), relation, missing)]
+        distinct = np.unique(np.concatenate(keys))
+        return TripleSet.of_keys(distinct[~self.known_triples.contains_keys(distinct)], n).triples
+
     def best_answers(self, known: IntArray, relation: int, side: Side) -> Iterator[IntArray]:
         """Yield the triples of the best answers, by the neural model and by the rules."""
         queries = Queries(known, np.full(len(known), relation), side)

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -234,6 +234,18 @@ def _filter_by_score(
         passing |= scores.isnan()
     rows, columns = torch.nonzero(passing).cpu().numpy().T
     return rows, columns
+
+
+def about(
+    fitted: FittedModel, entity: int, missing: Side, top: int, recall: float = RECALL, known: Sequence[str] = SPLITS
+) -> PredictionBatch:
+    """Return the most probable missing facts about an entity, as head or, if the head is missing, as tail.
+
+    The candidates have the relations that probably apply to the entity. There are at least `top` per relation.
+    """
+    pool = fitted.pool(recall, known)
+    pool = replace(pool, effort=replace(pool.effort, top=max(top, pool.effort.top)))
+    return most_probable(fitted, [fitted.predict_batch(pool.about(entity, missing))], top)
 
 
 def complete(

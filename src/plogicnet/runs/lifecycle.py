@@ -39,7 +39,7 @@ from plogicnet.runs.directory import (
 from plogicnet.runs.files import read_config, read_graph, verify_files
 from plogicnet.runs.integrity import DamageError, damage_as_input_error
 from plogicnet.runs.snapshots import Snapshot, current_snapshot
-from plogicnet.support.errors import InputError
+from plogicnet.support.errors import InputError, quote_argument
 from plogicnet.support.files import lock_directory, make_directory, sync
 from plogicnet.systems.system import system_of
 from plogicnet.training.hooks import Hooks
@@ -63,7 +63,8 @@ def require_new(path: Path) -> None:
         with lock_directory(path, LOCK_FILE):  # raises InputError if another process is training the run
             pass
         raise InputError(
-            f"{path} contains an unfinished run. Complete it with `plogicnet resume {path}`, or remove it."
+            f"{path} contains an unfinished run. Complete it with `plogicnet resume {quote_argument(path)}`, or"
+            " remove it."
         )
 
 
@@ -95,7 +96,7 @@ def require_finished(path: Path) -> None:
     if has_unfinished_training(path):
         discard = f"discard it with `plogicnet runs revert {path} {name}`" if (name := current_name(path)) else ""
         raise InputError(
-            f"{path} contains an unfinished training. Complete it with `plogicnet resume {path}`, or"
+            f"{path} contains an unfinished training. Complete it with `plogicnet resume {quote_argument(path)}`, or"
             f" {discard or 'remove the directory'}."
         )
 

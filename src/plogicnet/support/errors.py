@@ -1,5 +1,7 @@
 """The error for invalid input, and helpers for its messages."""
 
+import shlex
+
 MAX_MESSAGE_LENGTH, MAX_NAME_LENGTH = 1_500, 200
 """Longer messages and names are truncated."""
 
@@ -56,3 +58,13 @@ def did_you_mean(name: str, names: "list[str] | tuple[str, ...]", prefix: str = 
         return ""
     matches = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
     return f" Did you mean {' or '.join(repr(prefix + match) for match in matches)}?" if matches else ""
+
+
+def quote_argument(value: object) -> str:
+    """Return a value as an argument of a shell command, for commands in messages.
+
+    Example:
+        >>> quote_argument("my runs/a")
+        "'my runs/a'"
+    """
+    return shlex.quote(str(value))

@@ -30,6 +30,8 @@ from plogicnet.support.files import require_file
 log = logging.getLogger(__name__)
 MIN_ROWS_FOR_HEADER_WARNING = 10
 """In smaller files, it is not unusual that the names of the first line occur nowhere else."""
+TRIPLE_SUFFIXES, MAX_LINE_BYTES = (".txt", ".tsv", ".csv"), 1 << 14
+"""The endings of other files in the directory of a graph that are looked at, and how much of their first line."""
 SPLIT_NAMES = {"train": ("train",), "valid": ("valid", "dev", "val", "validation"), "test": ("test",)}
 """The accepted names of the files of each split, without ending."""
 
@@ -57,8 +59,29 @@ def read_graph(path: Path, order: str = "hrt", shares: Shares | None = None, see
     if files["train"] is None:
         files_with_gz = "train.txt, train.tsv, train.csv, train.jsonl, train.nt or train.ttl (also with .gz)"
         raise InputError(f"{path}: no train file. Expected {files_with_gz}, or train.parquet.")
+    _warn_about_other_files(path, [file for file in files.values() if file])
     tables = [read_triple_table(file, order) if file else to_triple_table(()) for file in files.values()]
     return _log_warnings(_build_graph(tables, path.resolve().name, path), tables, path.resolve().name)
+
+
+def _warn_about_other_files(path: Path, read: Sequence[Path]) -> None:
+    """Log which other text files of a directory probably contain triples, because they are not read."""
+    others = [file for file in sorted(path.iterdir()) if file.suffix in TRIPLE_SUFFIXES and file not in read]
+    unread = [file.name for file in others if file.is_file() and _begins_with_triple(file)]
+    if unread:
+        log.warning(
+            "%s: only train, valid and test files are read, not %s. To train on its triples, add them to %s.",
+            path,
+            ", ".join(unread),
+            read[0].name,
+        )
+
+
+def _begins_with_triple(file: Path) -> bool:
+    """Return whether the first line of a text file has three columns."""
+    with file.open("rb") as stream:
+        line = stream.readline(MAX_LINE_BYTES)
+    return len(line) < MAX_LINE_BYTES and any(len(line.split(mark)) == len(COLUMNS) for mark in (b"\t", b","))
 
 
 def make_graph(train: Any, valid: Any = (), test: Any = (), name: str = "graph") -> KnowledgeGraph:

@@ -195,7 +195,7 @@ def test_demo_prints_every_step() -> None:
         (("train", "--preset", "nothing", "--out", "x"), "unknown preset"),
         (("train", "--device", "tpu", "--out", "x"), "device must be one of auto, cpu, cuda, got 'tpu'"),
         (("evaluate", "no-such-run"), "no run at no-such-run"),
-        (("predict", "no-such-run", "--head", "a"), "or --complete, got --head"),
+        (("predict", "no-such-run", "--relation", "a"), "or --complete, got --relation"),
         (("config", "--config", "no-such.yaml"), "no-such.yaml: no such file"),
         (("config", "--set", "em.lambda_grid=[]"), "em.lambda_grid must contain at least one number"),
         (("config", "--set", "rules.patterns=[inverse, inverse]"), "must not contain an item twice"),

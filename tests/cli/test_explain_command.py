@@ -101,7 +101,7 @@ def test_every_kind_of_prediction_uses_the_new_facts(call: Call, family: Path, k
 def test_the_output_reports_that_only_rules_count(call: Call, family: Path, kim: Path) -> None:
     query = ("--relation", "uncle", "--tail", "kim_thal", "--top", 3)
     _, out, stderr = call("predict", family, *query, "--facts", kim)
-    assert "3 of 3 have no q: the neural model cannot score them" in " ".join(out.split())
+    assert "3 of 3 have no q: no neural model scores them" in " ".join(out.split())
     assert "kim.tsv: the neural model cannot score these entities, so only rules predict their facts: kim" in stderr
     for format_name in ("tree", "text"):
         _, out, _ = call(

@@ -14,6 +14,7 @@ from plogicnet.evaluation.calibration import Calibration
 from plogicnet.graph import MISSING, SPLITS, IntArray, KnowledgeGraph, Side
 from plogicnet.grounding.engine import MiningResult
 from plogicnet.grounding.grounder import Grounder
+from plogicnet.grounding.rulebook import add_rules as with_added
 from plogicnet.grounding.rulebook import collect_rules, plan_mining
 from plogicnet.inference import prediction
 from plogicnet.inference.evaluation import evaluate
@@ -186,6 +187,7 @@ class PLogicNet:
         out: str | Path | None = None,
         hooks: Hooks | None = None,
         keep: int = KEEP,
+        add_rules: RulesSource = None,
     ) -> "PLogicNet":
         """Learn the rule weights again, optionally with other rules. The neural model does not change.
 
@@ -194,7 +196,10 @@ class PLogicNet:
             out: run directory in which the result is published as a new snapshot.
             hooks: callbacks for progress.
             keep: the number of snapshots to keep.
+            add_rules: rules that are added to those of the model, instead of replacing them.
         """
+        if rules is not None and add_rules is not None:
+            raise InputError("rules replaces the rules of the model, and add_rules adds to them: give only one")
         fitted, hooks, folder = self._as_trained, hooks or Hooks(), None if out is None else Path(out)
         with nullcontext() if folder is None else lifecycle.open_run(folder):
             if folder is not None:
@@ -206,6 +211,9 @@ class PLogicNet:
                 source = collect_rules(
                     fitted.graph, without_mining, self.statements(rules, fitted.graph), hooks.progress
                 )
+            if add_rules is not None:
+                new = self.statements(add_rules, fitted.graph)
+                source = with_added(fitted.graph, self.config, source.rules, source.constraints, new, hooks.progress)
             last = refit(fitted.graph, self.config, fitted.outcome, source.rules, source.constraints, hooks)
             self._saved_files = {n: file for n, file in self._saved_files.items() if n in UNCHANGED_BY_REFIT}
             self._finish(fitted.graph, last, fitted.candidates, hooks)

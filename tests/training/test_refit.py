@@ -174,3 +174,29 @@ def test_an_added_rule_needs_no_counts(tmp_path: Path) -> None:
     row = [str(rule) for rule in table.rules].index(written)
     assert table.support[row] > 0
     assert np.isfinite(table.weight[row])
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {},
+        {"mln.objective": "query", "mln.aggregate": "saturating", "mln.query.hidden": 0},
+        {"rules.negative": ["disjoint"]},
+    ],
+    ids=str,
+)
+def test_rules_are_added_to_those_of_the_run(values: dict[str, object], tmp_path: Path) -> None:
+    """A rule that the run has, in any wording, is not added twice."""
+    run = tmp_path / "run"
+    before = trained(run, values)
+    rules, new = set(before.rules.rules), "child(X, Y) & child(Z, Y) => sibling(X, Z)"
+    added = f"{new}\n=0.5: husband(Man, Woman) => wife(Woman, Man)\n=> not husband(X, X)\n"
+    PLogicNet.load(run).refit(out=run, add_rules=added)
+    after = PLogicNet.load(run)
+    assert {str(rule) for rule in set(after.rules.rules) - rules} == {new}
+    assert rules <= set(after.rules.rules)
+    assert len(after.rules.rules) == len(rules) + 1
+    assert weights(after)["husband(X, Y) => wife(Y, X)"] == 0.5
+    assert np.isfinite(weights(after)[new])
+    with pytest.raises(InputError, match="give only one"):
+        after.refit(rules=new, add_rules=new)

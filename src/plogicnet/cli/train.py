@@ -134,20 +134,25 @@ def refit(
         Path | None,
         Option("--rules", help="File of rules that replaces the rules of the run, in any of the formats of `train`."),
     ] = None,
+    add_rules: Annotated[
+        Path | None, Option("--add-rules", help="File of rules to add to the rules of the run, in the same formats.")
+    ] = None,
     device: options.Device = None,
     threads: options.Threads = None,
     keep: options.Keep = 2,
     _memory_limit: options.MemoryLimit = None,
     as_json: options.Json = False,
 ) -> None:
-    """Learn the rule weights again, for the rules of the run or of a file (--rules). The neural model stays as it is.
+    """Learn the rule weights again, for the rules of the run or of a file. The neural model stays as it is.
 
     The result is a new snapshot. `plogicnet runs revert` goes back to the previous one.
     """
+    if rules is not None and add_rules is not None:
+        raise InputError("--rules replaces the rules of the run, and --add-rules adds to them. Use only one.")
     model = load_run(run, device, threads)
     previous = model.snapshot
     with _interruptible(run):
-        model.refit(rules, run, terminal_hooks(), keep)
+        model.refit(rules, run, terminal_hooks(), keep, add_rules)
     _show_trained(model, run, as_json)
     if not as_json:
         _show_snapshots(run, previous, model.snapshot)

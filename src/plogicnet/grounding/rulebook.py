@@ -50,6 +50,20 @@ def collect_rules(
     return replace(mined, rules=mined.rules.positive_first())
 
 
+def add_rules(
+    graph: KnowledgeGraph,
+    config: Config,
+    rules: RuleTable,
+    constraints: RuleTable,
+    statements: Sequence[Statement],
+    progress: Progress = no_progress,
+) -> MiningResult:
+    """Add written rules to the rules and constraints of a model. A rule that the model has gets the given weight."""
+    present = MiningResult(rules.take(~rules.formulas), constraints, 0)
+    added = _add_statements(present, graph, config, statements, progress)
+    return replace(added, rules=added.rules.positive_first())
+
+
 def plan_mining(graph: KnowledgeGraph, config: Config, progress: Progress = no_progress) -> Config:
     """Turn `rules.budget_s` into numbers of walks and paths, and set it to 0. Mining with the result ignores the clock.
 
@@ -85,7 +99,7 @@ def _add_statements(
     mined: MiningResult, graph: KnowledgeGraph, config: Config, statements: Sequence[Statement], progress: Progress
 ) -> MiningResult:
     """Set the given weights of written rules that were also mined, and append the other written rules."""
-    row_of_rule = {rule: i for i, rule in enumerate(mined.rules.rules)}
+    row_of_rule = {rule.canonical: i for i, rule in enumerate(mined.rules.rules)}
     given, fixed = mined.rules.given.copy(), mined.rules.fixed.copy()
     file_counts = mined.rules.file_counts
     unmatched: list[Statement] = []

@@ -64,6 +64,7 @@ def test_a_healthy_run_has_no_warning(healthy: Path) -> None:
         assert finding.message.startswith(f"{finding.check}: ")
     expected = {
         *("constant scores", "constant probabilities", "ties", "chance level", "large weights"),
+        *("effect of the rules", "effect of the neural model"),
         *("undetermined weights", "learned weights", "rules without a hit", "hidden triples"),
         *("vectors that are not finite", "equal vectors", "spread of the vectors", "choice of λ"),
         *("EM iterations", "probabilities", "calibration", "held-out metrics", "shared train/test"),
@@ -276,6 +277,13 @@ def test_rules_without_influence_on_ranks_are_not_checked_for_harm() -> None:
     check = "effect of the rules"
     assert check not in train_and_examine({"system": "ruge"})
     assert check in train_and_examine({"system": "ruge", "em.lambda": "auto"})
+
+
+def test_a_neural_model_that_spoils_the_rules_is_reported() -> None:
+    finding = train_and_examine({"neural.steps": 1, "em.lambda": 0.0})["effect of the neural model"]
+    assert finding.level == "warning"
+    assert "Rules alone are better." in finding.message
+    assert "effect of the neural model" not in train_and_examine({"em.neural": False})
 
 
 @pytest.mark.parametrize(

@@ -201,6 +201,8 @@ def _rankings(rankings: Mapping[str, RankingMetrics], n_entities: int, config: C
     yield _chance(mrr, n_entities, _learn_more(config))
     if NEURAL in rankings and (system.rules_predict or config.em.lambda_ != 0):
         yield _better_together(rankings[NEURAL].overall["mrr"], mrr)
+    if NEURAL in rankings and RULES in rankings and system.rules_predict:
+        yield _better_than_rules(rankings[RULES].overall["mrr"], mrr)
 
 
 def _ties(rankings: Mapping[str, RankingMetrics], system: System) -> Finding:
@@ -266,14 +268,28 @@ def _chance(mrr: float, n_entities: int, advice: str) -> Finding:
 
 def _better_together(neural_mrr: float, combined_mrr: float) -> Finding:
     """Check whether the rules make the neural model's ranks worse."""
-    level = grade(neural_mrr - combined_mrr, DROP_NOTE, DROP_WARNING)
     harm = (
         "The rules make the ranks worse. Use a larger valid split to choose λ, or raise rules.min_precision to remove"
         " poor rules."
     )
-    meaning = "The rules do not make the ranks worse." if level == "ok" else harm
-    message = f"the MRR is {combined_mrr:.3f} with rules and {neural_mrr:.3f} for the neural model alone. {meaning}"
-    return make_finding("effect of the rules", level, max(neural_mrr - combined_mrr, 0.0), message)
+    meanings = ("The rules do not make the ranks worse.", harm)
+    return _compared("effect of the rules", "for the neural model alone", neural_mrr, combined_mrr, meanings)
+
+
+def _better_than_rules(rules_mrr: float, combined_mrr: float) -> Finding:
+    """Check whether the rules alone have better ranks."""
+    harm = "Rules alone are better. Train the neural model longer or with other settings, or set em.neural=false."
+    return _compared(
+        "effect of the neural model", "for rules alone", rules_mrr, combined_mrr, ("Rules alone are not better.", harm)
+    )
+
+
+def _compared(check: str, other: str, other_mrr: float, combined_mrr: float, meanings: tuple[str, str]) -> Finding:
+    """Compare the MRR of both halves with that of one. `meanings` are those of a good and of a bad result."""
+    drop = other_mrr - combined_mrr
+    level = grade(drop, DROP_NOTE, DROP_WARNING)
+    message = f"the MRR is {combined_mrr:.3f} with both and {other_mrr:.3f} {other}. {meanings[level != 'ok']}"
+    return make_finding(check, level, max(drop, 0.0), message)
 
 
 def _weights(rules: RuleTable, system: System, l2: float) -> Iterator[Finding]:

@@ -113,7 +113,9 @@ def test_completion_prints_the_most_probable_triples(call: Call, run: Path, mode
     expected = to_rows(model.complete(0.0))
     code, text, stderr = call("predict", run, "--complete", "--min-probability", 0)
     assert code == 0
-    assert re.search(r"Completing: \d+ queries, up to \d+ answers? each, about 1 s\.", stderr)
+    assert re.search(
+        r"Completing: conclusions of rules and \d+ queries with up to \d+ answers? each, about 1 s\.", stderr
+    )
     recall = model.metrics["completion"][RECALLS.index(0.9)]["recall"]
     assert f"{recall:.3f} of the facts of valid are among such candidates" in stderr
     assert "--out FILE for all" in stderr

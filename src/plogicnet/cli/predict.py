@@ -219,7 +219,8 @@ def _complete(
         print(f"Completing: {expected.work:,} pairs of entities, about {seconds}.", file=sys.stderr)
     else:
         queries, answers = pluralize(expected.work, "query", "queries"), pluralize(effort.top, "answer")
-        print(f"Completing: {queries}, up to {answers} each, about {seconds}.", file=sys.stderr)
+        more = f" and {queries} with up to {answers} each" if expected.work else ""
+        print(f"Completing: conclusions of rules{more}, about {seconds}.", file=sys.stderr)
         print(_recall_text(effort, recall), file=sys.stderr)
     if top is None:
         yield from ((None, batch) for batch in model.iter_missing(minimum, for_stderr(), all_pairs, recall))

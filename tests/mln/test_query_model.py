@@ -57,6 +57,16 @@ def test_triples_and_queries_have_the_same_log_odds(model: PLogicNet, side: Side
     assert np.allclose(other_side.of_triples(triples[new])[0], log_odds[new], rtol=0, atol=1e-6)
 
 
+def test_self_loops_are_excluded_also_if_rules_conclude_them(model: PLogicNet) -> None:
+    scores, entities = model.fitted.rules, np.arange(len(model.fitted.graph.entities))
+    loops = np.concatenate([np.stack([entities, np.full_like(entities, r), entities], 1) for r in range(20)])
+    log_odds, is_reached = scores.of_triples(loops)
+    assert (is_reached & (log_odds >= 0)).any(), "otherwise, the constraint has no effect"
+    assert scores.forbidden(loops).all()
+    assert not scores.forbidden(model.fitted.graph.train).any()
+    assert (model.fitted.predict_batch(loops).probability == 0).all()
+
+
 def test_explanations_add_up_and_agree_with_predictions(model: PLogicNet) -> None:
     graph = model.fitted.graph
     rng = np.random.default_rng(0)

@@ -300,7 +300,9 @@ def test_missing_facts_about_an_entity_equal_brute_force(
     graph, entity = fitted_model.graph, 0
     hidden = fitted_model.outcome.rule_model.groundings.hidden
     found = {(h, r, t) for h, r, t in hidden[hidden[:, column] == entity].tolist()}
+    of_slots = fitted_model.slots.evidence_of(entity).reshape(2, -1)[column // 2]
     for relation in range(len(graph.relations)):
+        assert of_slots[relation] == pytest.approx(slow_evidence(graph, entity, relation, column), abs=1e-12)
         if slow_evidence(graph, entity, relation, column) >= effort.evidence:
             query = [entity if i == column else relation if i == RELATION else MISSING for i in range(3)]
             answers = sorted(candidates_of(graph, query, include_known=False), key=lambda t: t[TAIL - column])

@@ -49,7 +49,7 @@ Recall = Annotated[
         "--recall",
         min=0,
         max=1,
-        help="With --complete: share of the missing facts to find among the candidates, measured on valid."
+        help="Share of the missing facts to find among the candidates, measured on valid, for missing facts."
         " Default: 0.9.",
     ),
 ]

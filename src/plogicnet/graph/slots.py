@@ -46,10 +46,10 @@ class Slots:
         return self.filled.shape[1] // 2
 
     def evidence(self, relation: int, side: Side) -> FloatArray:
-        """Estimate for each entity the probability that it has a fact of a relation that is not known, as this side.
+        """Estimate for each entity the probability that it has an unknown fact of a relation, as head or as tail.
 
-        It ignores which fact. If the entity fills the slot, this is the share of such entities with several facts.
-        Otherwise it is the largest share, over the slots that the entity fills, of entities that fill this slot too.
+        If the entity fills the slot, this is the share of such entities with several facts. Otherwise it is the largest
+        share, over the slots that the entity fills, of entities that fill this slot too.
 
         Example:
             >>> rows = [("anna", "born_in", "ulm"), ("anna", "works_at", "uni"), ("ben", "works_at", "uni")]
@@ -67,6 +67,25 @@ class Slots:
         share = np.where(both > 0, (both + PRIOR * base) / (size + PRIOR), 0.0)
         best = _largest(share[self.filled.indices], self.filled.indptr.astype(np.int64))
         best[self._entities(slot)] = self.again[slot]
+        return best
+
+    def evidence_of(self, entity: int) -> FloatArray:
+        """Return the evidence of one entity for each slot; see `evidence`.
+
+        Example:
+            >>> rows = [("anna", "born_in", "ulm"), ("anna", "works_at", "uni"), ("ben", "works_at", "uni")]
+            >>> slots = Slots.of(KnowledgeGraph.from_names(rows))
+            >>> slots.evidence_of(3).round(2)  # ben, as head of both relations, then as tail
+            array([0.38, 0.1 , 0.  , 0.  ])
+        """
+        n, size, best = self.filled.shape[0], self.together.diagonal(), np.zeros(self.filled.shape[1])
+        own = self.filled.indices[self.filled.indptr[entity] : self.filled.indptr[entity + 1]]
+        for slot in own.tolist():
+            column = slice(self.together.indptr[slot], self.together.indptr[slot + 1])
+            others, both = self.together.indices[column], self.together.data[column]
+            share = (both + PRIOR * size[others] / n) / (size[slot] + PRIOR)
+            best[others] = np.maximum(best[others], share)
+        best[own] = self.again[own]
         return best
 
     def _entities(self, slot: int) -> IntArray:

@@ -58,7 +58,10 @@ def add_rules(
     statements: Sequence[Statement],
     progress: Progress = no_progress,
 ) -> MiningResult:
-    """Add written rules to the rules and constraints of a model. A rule that the model has gets the given weight."""
+    """Add written rules to the rules and constraints of a model.
+
+    A rule that the model has already gets the weight that is written, if any.
+    """
     present = MiningResult(rules.take(~rules.formulas), constraints, 0)
     added = _add_statements(present, graph, config, statements, progress)
     return replace(added, rules=added.rules.positive_first())
@@ -108,7 +111,9 @@ def _add_statements(
         if row is None:
             unmatched.append(statement)
         else:
-            given[row], fixed[row], file_counts[row] = _given_weight(statement), statement.fixed, statement.file_counts
+            file_counts[row] = statement.file_counts
+            if statement.weight is not None:
+                given[row], fixed[row] = statement.weight, statement.fixed
     file_support, file_hits = file_columns(file_counts)
     rules = replace(mined.rules, given=given, fixed=fixed, file_support=file_support, file_hits=file_hits)
     positive = [s for s in unmatched if not s.rule.negated]

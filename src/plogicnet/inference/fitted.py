@@ -177,7 +177,12 @@ class FittedModel:
         """Return the candidates for missing facts that are enough for a recall, without the triples of some splits."""
         outcome = self.outcome
         hidden, effort = outcome.rule_model.hidden, effort_for(self.efforts, recall)
-        return Pool(self.graph, outcome.neural, self.rules, hidden, effort, Slots.of(self.graph), tuple(known))
+        return Pool(self.graph, outcome.neural, self.rules, hidden, effort, self.slots, tuple(known))
+
+    @cached_property
+    def slots(self) -> Slots:
+        """Which relations probably apply to an entity."""
+        return Slots.of(self.graph)
 
     @cached_property
     def rules(self) -> RuleScores:

@@ -34,10 +34,11 @@ from plogicnet.graph import (
 )
 from plogicnet.mln import RuleScores
 from plogicnet.neural.protocol import NeuralModel
+from plogicnet.support.errors import InputError
 from plogicnet.support.progress import Advance, Progress, no_progress
 from plogicnet.support.records import Record
 
-RECALLS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99)
+RECALLS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 1.0)
 """The recalls for which an effort is chosen."""
 TOPS = (1, 2, 3, 5, 10, 20, 50, 100)
 """The numbers of answers per query to choose from."""
@@ -59,12 +60,14 @@ class Effort(Record):
         top: number of answers per query.
         recall: the share of validation triples among the candidates; None if there is no valid split.
         target: the recall that was asked for; None if there is no valid split.
+        queries: the number of queries in the graph that was trained on; None if it is not known.
     """
 
     evidence: float
     top: int
     recall: float | None = None
     target: float | None = None
+    queries: int | None = None
 
 
 WITHOUT_VALID = Effort(evidence=0.3, top=10)
@@ -90,7 +93,8 @@ def choose_efforts(
         progress: progress display.
     """
     size = MAX_TRIPLES if neural is None or neural.is_pairwise else MAX_TRIPLES_BY_QUERY
-    triples = graph.valid[np.random.default_rng([seed, 29]).permutation(len(graph.valid))[:size]]
+    unknown = graph.valid[~graph.observed.contains(graph.valid)]
+    triples = unknown[np.random.default_rng([seed, 29]).permutation(len(unknown))[:size]]
     if not len(triples):
         return ()
     slots, n = Slots.of(graph), len(graph.entities)
@@ -107,7 +111,7 @@ def choose_efforts(
             least = least if least >= 0 else 0.0  # not reached: all queries
             options.append((least, float((reached >= least).mean()), top))
     thresholds = np.unique([least for least, _, _ in options])
-    n_queries = dict(zip(thresholds.tolist(), count_queries(slots, thresholds).tolist(), strict=True))
+    n_queries = dict(zip(thresholds.tolist(), count_queries(slots, thresholds, progress).tolist(), strict=True))
     costs = [n_queries[least] * (n + CANDIDATE_COST * top) for least, _, top in options]
     efforts = []
     for target in RECALLS:
@@ -115,43 +119,46 @@ def choose_efforts(
         # if none is enough, take the largest recall
         chosen = min(enough or range(len(options)), key=lambda i: (0 if enough else -options[i][1], costs[i]))
         least, recall, top = options[chosen]
-        efforts.append(Effort(least, top, recall, target))
+        efforts.append(Effort(least, top, recall, target, n_queries[least]))
     return tuple(efforts)
 
 
 def effort_for(efforts: Sequence[Effort], recall: float) -> Effort:
-    """Return the first effort for at least this recall, or the largest effort.
+    """Return the first effort for at least this recall.
 
     Example:
         >>> effort_for([Effort(0.5, 1, 0.52, 0.5), Effort(0.1, 10, 0.91, 0.9)], recall=0.8).top
         10
     """
-    if not efforts:
-        return WITHOUT_VALID
-    return next((effort for effort in efforts if (effort.target or 0.0) >= recall), efforts[-1])
+    if not 0 <= recall <= 1:
+        raise InputError(f"recall must be between 0 and 1, got {recall:g}")
+    return next((effort for effort in efforts if (effort.target or 0.0) >= recall), (efforts or [WITHOUT_VALID])[-1])
 
 
-def count_queries(slots: Slots, thresholds: FloatArray) -> IntArray:
+def count_queries(slots: Slots, thresholds: FloatArray, progress: Progress = no_progress) -> IntArray:
     """Return the number of queries with at least this evidence, for each of the thresholds, which are sorted."""
     counts = np.zeros(len(thresholds) + 1, dtype=np.int64)
-    for relation in range(slots.n_relations):
-        for side in SIDES:
-            reached = np.searchsorted(thresholds, slots.evidence(relation, side), "right")
-            counts += np.bincount(reached, minlength=len(counts))
+    with progress("counting queries, relations", slots.n_relations) as advance:
+        for relation in range(slots.n_relations):
+            for side in SIDES:
+                reached = np.searchsorted(thresholds, slots.evidence(relation, side), "right")
+                counts += np.bincount(reached, minlength=len(counts))
+            advance()
     return counts[::-1].cumsum()[::-1][1:]
 
 
 def _best_ranks(graph: KnowledgeGraph, neural: NeuralModel | None, rules: RuleScores, progress: Progress) -> FloatArray:
     """Return the rank of each missing entity of valid among those that train does not know, by the better half.
 
-    The columns are the missing sides. A rank by the rules counts only if a rule concludes the triple.
+    The columns are the missing sides. A rank by the rules counts only if a rule concludes the triple. The missing
+    entity is not filtered, so it competes with itself, and is tied.
     """
     orders = {"neural": CombinedOrder()} if neural is not None else {}
     orders["rules"] = CombinedOrder(neural=False)
     ranks = rank(graph, "valid", neural, rules, orders, progress=progress, filtered=["train"])
     is_reached = rules.of_triples(graph.valid)[1]
-    by_rules = np.where(is_reached[:, None], ranks["rules"].pessimistic, np.inf)
-    return by_rules if neural is None else np.minimum(by_rules, ranks["neural"].pessimistic)
+    by_rules = np.where(is_reached[:, None], ranks["rules"].pessimistic - 1, np.inf)
+    return by_rules if neural is None else np.minimum(by_rules, ranks["neural"].pessimistic - 1)
 
 
 def _evidence_of(triples: IntArray, slots: Slots, side: Side) -> FloatArray:
@@ -196,7 +203,9 @@ class Pool:
         return {side: self.graph.answer_index(self.known, side) for side in SIDES}
 
     def n_queries(self) -> int:
-        """Return the number of queries."""
+        """Return the number of queries, without facts that were added after training."""
+        if self.effort.queries is not None:
+            return self.effort.queries
         return int(count_queries(self.slots, np.array([self.effort.evidence]))[0])
 
     def candidates(self, relation: int, advance: Advance) -> IntArray:
@@ -223,17 +232,20 @@ class Pool:
         """
         n, side = len(self.graph.entities), KNOWN_SIDE[missing]
         keys = [triple_keys(self.hidden[self.hidden[:, HEAD if side == "head" else TAIL] == entity], n)]
-        for relation in range(self.slots.n_relations):
-            if self.slots.evidence(relation, side)[entity] >= self.effort.evidence:
-                keys += [triple_keys(found, n) for found in self.best_answers(np.array([entity]), relation, missing)]
+        by_side = self.slots.evidence_of(entity).reshape(2, -1)
+        evidence = by_side[0] if side == "head" else by_side[1]
+        for relation in np.flatnonzero(evidence >= self.effort.evidence).tolist():
+            keys += [triple_keys(found, n) for found in self.best_answers(np.array([entity]), relation, missing)]
         distinct = np.unique(np.concatenate(keys))
         return TripleSet.of_keys(distinct[~self.known_triples.contains_keys(distinct)], n).triples
 
     def best_answers(self, known: IntArray, relation: int, side: Side) -> Iterator[IntArray]:
-        """Yield the triples of the best answers, by the neural model and by the rules."""
-        queries = Queries(known, np.full(len(known), relation), side)
-        orders = [CombinedOrder(neural=False)] + ([] if self.neural is None else [CombinedOrder()])
-        for order in orders:
+        """Yield the triples of the best answers, by the rules and by the neural model, if it can score the entities."""
+        orders = [(CombinedOrder(neural=False), known)]
+        if self.neural is not None:
+            orders.append((CombinedOrder(), known[~self.neural.unscorable[known]]))
+        for order, known in orders:
+            queries = Queries(known, np.full(len(known), relation), side)
             best = top_k(self.neural, self.rules, order, queries, self.effort.top, self.known_answers[side])
             row, column = np.nonzero(best >= 0)
             ends = (known[row], best[row, column]) if side == "tail" else (best[row, column], known[row])

@@ -241,7 +241,8 @@ def about(
 ) -> PredictionBatch:
     """Return the most probable missing facts about an entity, as head or, if the head is missing, as tail.
 
-    The candidates have the relations that probably apply to the entity. There are at least `top` per relation.
+    The candidates have the relations that probably apply to the entity. At least `top` answers per relation are asked
+    for.
     """
     pool = fitted.pool(recall, known)
     pool = replace(pool, effort=replace(pool.effort, top=max(top, pool.effort.top)))

@@ -121,8 +121,8 @@ def test_other_files_of_triples_in_the_directory_are_named(tmp_path: Path, caplo
     (tmp_path / "train.txt").write_text("anna\tknows\tben\n")
     (tmp_path / "facts.txt").write_text("ben\tknows\tcarl\n")
     (tmp_path / "more.csv").write_text("ben,knows,dora\n")
-    (tmp_path / "labels.tsv").write_text("ben\tBen\n")
-    (tmp_path / "README.txt").write_text("These are facts about people, some of them invented, from 2024, or later.\n")
+    (tmp_path / "labels.tsv").write_text("ben\tBen, a friend, and a brother\n")
+    (tmp_path / "README.txt").write_text("These are facts about people, some of them invented, from 2024.\n")
     graph = open_graph(tmp_path)
     assert len(graph.train) == 1
     assert f"{tmp_path}: only train, valid and test files are read, not facts.txt, more.csv. To train" in caplog.text

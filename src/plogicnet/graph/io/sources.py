@@ -30,8 +30,10 @@ from plogicnet.support.files import require_file
 log = logging.getLogger(__name__)
 MIN_ROWS_FOR_HEADER_WARNING = 10
 """In smaller files, it is not unusual that the names of the first line occur nowhere else."""
-TRIPLE_SUFFIXES, MAX_LINE_BYTES = (".txt", ".tsv", ".csv"), 1 << 14
-"""The endings of other files in the directory of a graph that are looked at, and how much of their first line."""
+LABELS = "labels.tsv"
+"""The file of a directory with readable names."""
+TRIPLE_MARKS, MAX_LINE_BYTES = {".txt": b"\t", ".tsv": b"\t", ".csv": b","}, 1 << 14
+"""The endings of other files in a directory that are looked at, with what separates columns, and how much is read."""
 SPLIT_NAMES = {"train": ("train",), "valid": ("valid", "dev", "val", "validation"), "test": ("test",)}
 """The accepted names of the files of each split, without ending."""
 
@@ -66,11 +68,11 @@ def read_graph(path: Path, order: str = "hrt", shares: Shares | None = None, see
 
 def _warn_about_other_files(path: Path, read: Sequence[Path]) -> None:
     """Log which other text files of a directory probably contain triples, because they are not read."""
-    others = [file for file in sorted(path.iterdir()) if file.suffix in TRIPLE_SUFFIXES and file not in read]
-    unread = [file.name for file in others if file.is_file() and _begins_with_triple(file)]
+    others = [file for file in sorted(path.iterdir()) if file.suffix in TRIPLE_MARKS and file not in read]
+    unread = [file.name for file in others if file.name != LABELS and _begins_with_triple(file)]
     if unread:
         log.warning(
-            "%s: only train, valid and test files are read, not %s. To train on its triples, add them to %s.",
+            "%s: only train, valid and test files are read, not %s. To train on other triples, add them to %s.",
             path,
             ", ".join(unread),
             read[0].name,
@@ -79,9 +81,12 @@ def _warn_about_other_files(path: Path, read: Sequence[Path]) -> None:
 
 def _begins_with_triple(file: Path) -> bool:
     """Return whether the first line of a text file has three columns."""
-    with file.open("rb") as stream:
-        line = stream.readline(MAX_LINE_BYTES)
-    return len(line) < MAX_LINE_BYTES and any(len(line.split(mark)) == len(COLUMNS) for mark in (b"\t", b","))
+    try:
+        with file.open("rb") as stream:
+            line = stream.readline(MAX_LINE_BYTES)
+    except OSError:
+        return False
+    return len(line.split(TRIPLE_MARKS[file.suffix])) == len(COLUMNS)
 
 
 def make_graph(train: Any, valid: Any = (), test: Any = (), name: str = "graph") -> KnowledgeGraph:
@@ -158,7 +163,7 @@ def _build_graph(tables: Sequence[TripleTable], name: str, source: Path | None =
         text = "looks like a header, because its names occur nowhere else in train, but was read as a triple"
         remedy = "If it is a header, remove it, or name the columns head, relation and tail."
         log.warning("%s: the first line of train (%s) %s. %s", source or name, first, text, remedy)
-    labels = read_labels(folder / "labels.tsv") if folder and (folder / "labels.tsv").is_file() else {}
+    labels = read_labels(folder / LABELS) if folder and (folder / LABELS).is_file() else {}
     vocabularies = [Vocabulary(k, tuple(v.to_pylist())) for k, v in (("entity", entities), ("relation", relations))]
     return KnowledgeGraph.from_ids(vocabularies[0], vocabularies[1], splits, name, labels, source)
 

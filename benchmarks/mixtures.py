@@ -127,7 +127,7 @@ def measure(graph: KnowledgeGraph, config: Config) -> dict[str, Row]:
     outcome = model.fitted.outcome
     mixture = outcome.neural
     if not isinstance(mixture, MixtureModel):
-        raise SystemExit("the preset is no mixture")
+        raise SystemExit("the preset is not a mixture")
     scores = outcome.rule_model.scores(graph)
     for name, part in zip(mixture.names, mixture.parts, strict=True):
         for row, value in of_part(graph, config, name, part, scores).items():

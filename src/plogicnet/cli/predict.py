@@ -163,7 +163,7 @@ def predict(
 
 
 def _is_request(names: tuple[str | None, str | None, str | None]) -> bool:
-    """Return whether head, relation and tail are no query, a query, or an entity alone."""
+    """Return whether head, relation and tail are all missing, or form a query, or name one entity."""
     head, relation, tail = (name is not None for name in names)
     return head + relation + tail in (0, 2) or (head != tail and not relation)
 

@@ -199,11 +199,6 @@ class FittedModel:
         """The triples of valid and test that are not in train."""
         return HeldOut.of(self.graph)
 
-    @cached_property
-    def hidden(self) -> AnswerIndex:
-        """The lookup of the tails of hidden triples, by head and relation."""
-        return AnswerIndex.of(self.outcome.rule_model.hidden, len(self.graph.entities), "tail")
-
     def probabilities(self, triples: IntArray) -> FloatArray:
         """Return two columns: calibrated and uncalibrated probability (q, or p_w without a neural model)."""
         columns = np.zeros((len(triples), 2))

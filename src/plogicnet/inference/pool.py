@@ -23,7 +23,6 @@ from plogicnet.graph import (
     SPLITS,
     TAIL,
     AnswerIndex,
-    BoolArray,
     FloatArray,
     IntArray,
     KnowledgeGraph,
@@ -222,8 +221,7 @@ class Pool:
                 part = known[start : start + QUERIES_PER_CALL]
                 keys += [triple_keys(found, n) for found in self.best_answers(part, relation, side)]
                 advance(len(part))
-        distinct = np.unique(np.concatenate(keys))
-        return TripleSet.of_keys(distinct[~self.known_triples.contains_keys(distinct)], n).triples
+        return self.without_known(np.concatenate(keys))
 
     def about(self, entity: int, missing: Side) -> IntArray:
         """Return the candidates about an entity, on the side that is not missing, sorted by relation and other entity.
@@ -236,21 +234,24 @@ class Pool:
         evidence = by_side[0] if side == "head" else by_side[1]
         for relation in np.flatnonzero(evidence >= self.effort.evidence).tolist():
             keys += [triple_keys(found, n) for found in self.best_answers(np.array([entity]), relation, missing)]
-        distinct = np.unique(np.concatenate(keys))
-        return TripleSet.of_keys(distinct[~self.known_triples.contains_keys(distinct)], n).triples
+        return self.without_known(np.concatenate(keys))
+
+    def without_known(self, keys: IntArray) -> IntArray:
+        """Return the distinct triples with these keys that are not known, sorted by relation, head and tail."""
+        distinct = np.unique(keys)
+        new = distinct[~self.known_triples.contains_keys(distinct)]
+        return TripleSet.of_keys(new, len(self.graph.entities)).triples
 
     def best_answers(self, known: IntArray, relation: int, side: Side) -> Iterator[IntArray]:
         """Yield the triples of the best answers, by the rules and by the neural model, if it can score the entities."""
         orders = [(CombinedOrder(neural=False), known)]
         if self.neural is not None:
             orders.append((CombinedOrder(), known[~self.neural.unscorable[known]]))
-        for order, known in orders:
-            queries = Queries(known, np.full(len(known), relation), side)
+        for order, asked in orders:
+            queries = Queries(asked, np.full(len(asked), relation), side)
             best = top_k(self.neural, self.rules, order, queries, self.effort.top, self.known_answers[side])
             row, column = np.nonzero(best >= 0)
-            ends = (known[row], best[row, column]) if side == "tail" else (best[row, column], known[row])
+            ends = (asked[row], best[row, column]) if side == "tail" else (best[row, column], asked[row])
             triples = np.stack([ends[0], np.full(len(row), relation), ends[1]], 1)
-            yield triples if order.neural else triples[self._is_reached(triples)]
-
-    def _is_reached(self, triples: IntArray) -> BoolArray:
-        return self.rules.of_triples(triples)[1]
+            is_concluded = self.rules.of_triples(triples)[1]
+            yield triples if order.neural else triples[is_concluded]

@@ -21,7 +21,6 @@ from plogicnet.graph import (
     IntArray,
     KnowledgeGraph,
     Side,
-    TripleSet,
     triple_keys,
 )
 from plogicnet.inference.fitted import FittedModel, PredictionBatch
@@ -203,15 +202,14 @@ def _possible_pairs(
 ) -> IntArray:
     """Return the unknown triples of these heads that rules conclude, or whose score can give the minimum probability.
 
-    The probability increases with the score, so that most triples need not be predicted.
+    The probability increases with the score, so most triples can be skipped.
     """
     n, relations = len(fitted.graph.entities), np.full(len(heads), relation)
     row, concluded, _ = fitted.rules.of_queries(heads, relations, "tail")
     rows, tails = _filter_by_score(fitted, relation, heads, min_probability)
     head = np.concatenate([heads[rows], heads[row]])
     triples = np.stack([head, np.full(len(head), relation), np.concatenate([tails, concluded])], axis=1)
-    keys = np.unique(triple_keys(triples, n))
-    return TripleSet.of_keys(keys[~pool.known_triples.contains_keys(keys)], n).triples
+    return pool.without_known(triple_keys(triples, n))
 
 
 def _filter_by_score(

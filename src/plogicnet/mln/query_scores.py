@@ -107,7 +107,7 @@ class QueryScores(RuleScores):
     def forbidden(self, triples: IntArray) -> BoolArray:
         """Return whether a constraint excludes each triple: (e, r, e) if r is irreflexive, unless it is observed.
 
-        Such triples are no candidates when the weights are learned, so a high p_w of one means nothing.
+        The weights are learned without such triples as candidates, so their p_w means nothing.
         """
         is_loop = (triples[:, HEAD] == triples[:, TAIL]) & self.irreflexive[triples[:, RELATION]]
         return np.asarray(is_loop & ~self.observed.contains(triples))
